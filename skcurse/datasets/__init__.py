@@ -1,0 +1,1 @@
+"""Data models (samplers), bundled series and windows."""

@@ -1,0 +1,1 @@
+"""scikit-learn estimators: thin shells over :mod:`skcurse.theory`."""

@@ -1,0 +1,1 @@
+"""The two papers as functions on arrays."""

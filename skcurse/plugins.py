@@ -1,0 +1,436 @@
+"""The plugin host: find plugins, check what they offer, resolve names to objects.
+
+Built-in and third-party plugins go through the same hooks (:mod:`skcurse.hookspecs`). Each is read
+on its own, so that a broken one is reported and costs nobody else anything. Nothing is looked for
+or imported before the first look-up. Names are resolved in the parent process, to objects that
+travel to workers: a worker never looks up a name.
+"""
+
+import difflib
+import os
+import pkgutil
+import threading
+import traceback
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from importlib import metadata
+from importlib.metadata import EntryPoint
+from typing import Any
+
+from skcurse.hookspecs import PROJECT, hookimpl
+from skcurse.offers import KINDS, PluginError, read_offers
+from skcurse.scorer import DiagnosticScorer
+
+__all__ = [
+    "PluginError",
+    "get_data_models",
+    "get_diagnostics",
+    "get_estimators",
+    "hookimpl",
+    "isolated_plugins",
+    "register",
+    "report",
+    "unregister",
+]
+
+
+def _resolved(paths: Mapping[str, str]) -> dict[str, Any]:
+    """Import what the dotted names stand for."""
+    found = {}
+    for name, path in paths.items():
+        try:
+            found[name] = pkgutil.resolve_name(f"{PROJECT}.{path}")
+        except (ImportError, AttributeError):  # until every module exists
+            continue
+    return found
+
+
+class _BuiltIn:
+    """What skcurse itself offers, by dotted name, so that this module imports none of it."""
+
+    @hookimpl
+    def skcurse_data_models(self) -> dict[str, Any]:
+        return _resolved(
+            {"residual_ssm": "datasets:ResidualSSM", "icl_prompts": "datasets:ICLPrompts"}
+        )
+
+    @hookimpl
+    def skcurse_diagnostics(self) -> dict[str, Any]:
+        names = (
+            "weight_sign_alignment", "update_alignment", "last_step_attention", "sign_agreement",
+            "weight_movement", "kernel_drift", "ntk_min_eigenvalue", "ntk_effective_rank",
+            "attention_concentration", "loss_floor_gap",
+        )  # fmt: skip
+        return _resolved({name: f"diagnostics:{name}" for name in names})
+
+    @hookimpl
+    def skcurse_estimators(self) -> dict[str, Any]:
+        return _resolved(
+            {
+                "attention_ntk": "estimators.attention_ntk:AttentionNTKRegressor",
+                "residual_linear": "estimators.residual_linear:ResidualLinearRegressor",
+                "softmax_icl": "estimators.softmax_icl:SoftmaxICLRegressor",
+                "residual_target": "estimators.residual_target:ResidualTargetRegressor",
+            }
+        )
+
+
+@dataclass(frozen=True)
+class _Plugin:
+    """One plugin and what became of it; ``offers`` maps a kind to a mapping of names."""
+
+    name: str
+    distribution: str | None = None
+    version: str | None = None
+    state: str = "loaded"
+    error: str | None = None
+    offers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    source: object = None
+
+    def __str__(self) -> str:
+        origin = f"{self.distribution} {self.version}" if self.distribution else "run time"
+        return f"plugin {self.name!r} ({origin})"
+
+
+@dataclass
+class _State:
+    """Everything this process knows; ``plugins`` is None until the first look-up."""
+
+    entry_points: tuple[EntryPoint, ...] | None = None
+    plugins: tuple[_Plugin, ...] | None = None
+    loading: bool = False
+    strict: bool = False
+
+
+_state = _State()
+_lock = threading.RLock()
+
+
+def _refuse_clashes(plugin: _Plugin, others: Iterable[_Plugin]) -> None:
+    """Raise if `plugin` has the name of another one, or offers a name that another one offers."""
+    for other in others:
+        if other.state == "loaded" and other.name == plugin.name:
+            raise PluginError(f"{plugin} has the name of {other}")
+        for kind, (what, _) in KINDS.items():
+            for name in plugin.offers.get(kind, {}):
+                if name in other.offers.get(kind, {}):
+                    raise PluginError(f"{what} {name!r} of {plugin} is already offered by {other}")
+
+
+# ------------------------------------------------------------------------------ loading
+def _cause(error: BaseException) -> str:
+    """One line: type, message, and the place in the plugin that raised."""
+    text = " ".join(str(error).split())
+    if isinstance(error, PluginError):
+        return text
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not f.filename.startswith("<") and f.filename != __file__]
+    place = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
+    return f"{type(error).__name__}: {text}{place}"
+
+
+def _read_entry_point(
+    entry: EntryPoint, allowed: set[str] | None, others: list[_Plugin]
+) -> _Plugin:
+    """Import and check one entry point; whatever it raises becomes its state."""
+    plugin = _Plugin(entry.name)
+    if entry.dist is not None:
+        plugin = replace(plugin, distribution=entry.dist.name, version=entry.dist.version)
+    if allowed is not None and entry.name not in allowed:
+        return replace(plugin, state="blocked", error="not in SKCURSE_PLUGINS")
+    try:
+        source = entry.load()
+        plugin = replace(plugin, source=source, offers=read_offers(source))
+        _refuse_clashes(plugin, others)
+    except (Exception, SystemExit) as error:
+        return replace(plugin, state="broken", error=_cause(error), offers={})
+    return plugin
+
+
+def _load(state: _State) -> tuple[_Plugin, ...]:
+    """Load everything once; later calls, and other threads, get the same tuple."""
+    with _lock:
+        if state.plugins is not None:
+            return state.plugins
+        if state.loading:
+            raise PluginError("names cannot be looked up while plugins are being imported")
+        state.loading = True
+        try:
+            allow_list = os.environ.get("SKCURSE_PLUGINS")
+            allowed = None if allow_list is None else {s.strip() for s in allow_list.split(",")}
+            state.strict = os.environ.get("SKCURSE_STRICT_PLUGINS", "") not in ("", "0")
+            built_in = _BuiltIn()
+            plugins = [_Plugin("skcurse", PROJECT, offers=read_offers(built_in), source=built_in)]
+            found = state.entry_points
+            if found is None:
+                found = tuple(metadata.entry_points(group=PROJECT))
+            for entry in sorted(found, key=lambda e: (e.name, e.dist.name if e.dist else "")):
+                plugins.append(_read_entry_point(entry, allowed, plugins))
+            state.plugins = tuple(plugins)
+        finally:
+            state.loading = False
+        for plugin in plugins:
+            if plugin.state == "broken" and not state.strict:
+                warnings.warn(f"skcurse {plugin} is not used: {plugin.error}", stacklevel=4)
+        return state.plugins
+
+
+def _loaded() -> tuple[_Plugin, ...]:
+    """Every plugin; in strict mode a broken one is an error."""
+    state = _state
+    plugins = state.plugins
+    if plugins is None:
+        plugins = _load(state)
+    if state.strict and (broken := [p for p in plugins if p.state == "broken"]):
+        raise PluginError("; ".join(f"{p} is broken: {p.error}" for p in broken))
+    return plugins
+
+
+def register(plugin: object, name: str | None = None) -> str:
+    """Make a plugin known to this process.
+
+    Parameters
+    ----------
+    plugin : module or object
+        With functions marked by `hookimpl`.
+    name : str, default=None
+        Name in reports; by default that of the module or of the object's class.
+
+    Returns
+    -------
+    str
+        The name, for `unregister`.
+
+    Raises
+    ------
+    PluginError
+        If the plugin breaks the contract, or a name is taken: both owners are named. Nothing is
+        registered then.
+
+    Examples
+    --------
+    >>> import skcurse.plugins as plugins
+    >>> class Plugin:
+    ...     @plugins.hookimpl
+    ...     def skcurse_diagnostics(self):
+    ...         return {"one": lambda estimator, X, y: 1.0}
+    >>> plugins.register(Plugin(), name="mine")
+    'mine'
+    >>> plugins.get_diagnostics(["one"])["one"](None, None, None)
+    1.0
+    >>> plugins.unregister("mine")
+    """
+    if name is None:
+        name = str(getattr(plugin, "__name__", type(plugin).__qualname__))
+    with _lock:
+        plugins = _loaded()
+        candidate = _Plugin(name, offers=read_offers(plugin), source=plugin)
+        _refuse_clashes(candidate, plugins)
+        _state.plugins = (*plugins, candidate)
+    return name
+
+
+def unregister(plugin: object) -> None:
+    """Forget a plugin.
+
+    Parameters
+    ----------
+    plugin : str, module or object
+        A name, or what was registered.
+
+    Raises
+    ------
+    ValueError
+        If no such plugin is registered.
+    """
+    with _lock:
+        plugins = _loaded()
+        rest = tuple(p for p in plugins if p.source is not plugin and p.name != plugin)
+        if len(rest) == len(plugins):
+            known = ", ".join(repr(p.name) for p in plugins)
+            raise ValueError(f"No plugin {plugin!r} is registered; there are {known}.")
+        _state.plugins = rest
+
+
+@contextmanager
+def isolated_plugins(*plugins: object, entry_points: Iterable[EntryPoint] = ()) -> Iterator[None]:
+    """Context manager for tests: only the built-ins and the given plugins exist inside.
+
+    Parameters
+    ----------
+    *plugins : module or object
+        Registered on entry.
+    entry_points : iterable of EntryPoint, default=()
+        Loaded, lazily, in place of those that are installed.
+
+    Examples
+    --------
+    >>> from skcurse.plugins import isolated_plugins, report
+    >>> with isolated_plugins():
+    ...     [row["name"] for row in report()]
+    ['skcurse']
+    """
+    global _state
+    outside = _state
+    _state = _State(entry_points=tuple(entry_points))
+    try:
+        for plugin in plugins:
+            register(plugin)
+        yield
+    finally:
+        _state = outside
+
+
+def report() -> list[dict[str, Any]]:
+    """List every plugin: what it offers, its state and its error. Never raises for a broken one.
+
+    Returns
+    -------
+    list of dict
+        Keys "name", "distribution", "version" (None where unknown), "state" ("loaded", "blocked"
+        or "broken"), "data_models", "diagnostics", "estimators" (lists of names), "error" (None or
+        one line). Ready for `json.dumps`.
+
+    Examples
+    --------
+    >>> from skcurse.plugins import report
+    >>> report()[0]["data_models"]
+    ['residual_ssm', 'icl_prompts']
+    """
+    state = _state
+    with warnings.catch_warnings(action="ignore"):  # the report itself says it
+        plugins = state.plugins or _load(state)
+    return [
+        {
+            "name": plugin.name,
+            "distribution": plugin.distribution,
+            "version": plugin.version,
+            "state": plugin.state,
+            **{kind: list(plugin.offers.get(kind, {})) for kind in KINDS},
+            "error": plugin.error,
+        }
+        for plugin in plugins
+    ]
+
+
+# ------------------------------------------------------------------------------ resolving names
+def _unknown(kind: str, name: object, plugins: Iterable[_Plugin], table: Iterable[str]) -> str:
+    """Tell what is there instead, and who might have offered `name`."""
+    what, known = KINDS[kind][0], sorted(table)
+    lines = [f"Unknown {what} {name!r}."]
+    if close := difflib.get_close_matches(str(name), known):
+        lines.append(f"Did you mean {' or '.join(map(repr, close))}?")
+    else:
+        lines.append(f"There are {', '.join(map(repr, known)) or 'none'}.")
+    for plugin in plugins:
+        lines += [
+            f"{name!r} is one of get_{other}()." for other, names in plugin.offers.items()
+            if other != kind and name in names
+        ]  # fmt: skip
+        if plugin.state != "loaded":
+            lines.append(f"What {plugin} offers is missing: it is {plugin.state}, {plugin.error}.")
+    lines.append("`skcurse plugins` lists every plugin and what it offers.")
+    return " ".join(lines)
+
+
+def _resolve(kind: str, names: Iterable[str] | None) -> dict[str, Any]:
+    """Names to objects, in the order asked for."""
+    plugins = _loaded()
+    table = {k: v for plugin in plugins for k, v in plugin.offers.get(kind, {}).items()}
+    if names is None:
+        return table
+    names = [names] if isinstance(names, str) else list(names)
+    for name in names:
+        if name not in table:
+            raise ValueError(_unknown(kind, name, plugins, table))
+    return {name: table[name] for name in names}
+
+
+def get_data_models(names: Iterable[str] | None = None) -> dict[str, type[Any]]:
+    """Resolve names to classes of data models.
+
+    Parameters
+    ----------
+    names : str or iterable of str, default=None
+        None stands for all, built-in and plugins'.
+
+    Returns
+    -------
+    dict of str to class
+        In the order of `names`.
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown: the message names the closest ones.
+
+    Examples
+    --------
+    >>> from skcurse.plugins import get_data_models
+    >>> get_data_models(["residual_ssm"])
+    {'residual_ssm': <class '...ResidualSSM'>}
+    """
+    return _resolve("data_models", names)
+
+
+def get_estimators(names: Iterable[str] | None = None) -> dict[str, type[Any]]:
+    """Resolve names to classes of estimators.
+
+    Parameters
+    ----------
+    names : str or iterable of str, default=None
+        None stands for all, built-in and plugins'.
+
+    Returns
+    -------
+    dict of str to class
+        In the order of `names`.
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown: the message names the closest ones.
+
+    Examples
+    --------
+    >>> from skcurse.plugins import get_estimators
+    >>> get_estimators(["residual_linear"])
+    {'residual_linear': <class '...ResidualLinearRegressor'>}
+    """
+    return _resolve("estimators", names)
+
+
+def get_diagnostics(names: Iterable[str] | None = None) -> dict[str, DiagnosticScorer]:
+    """Resolve names to scorers for the ``scoring`` dict of scikit-learn's cross-validation.
+
+    Parameters
+    ----------
+    names : str or iterable of str, default=None
+        None stands for all, built-in and plugins'.
+
+    Returns
+    -------
+    dict of str to DiagnosticScorer
+        In the order of `names`. They pickle, and need no look-up where they are called.
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown: the message names the closest ones.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_regression
+    >>> from sklearn.linear_model import Ridge
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from skcurse.plugins import get_diagnostics
+    >>> X, y = make_regression(random_state=0)
+    >>> scoring = {"r2": "r2", **get_diagnostics(["sign_agreement"])}
+    >>> search = GridSearchCV(Ridge(), {"alpha": [1, 10]}, scoring=scoring, refit="r2").fit(X, y)
+    >>> search.cv_results_["mean_test_sign_agreement"].shape
+    (2,)
+    """
+    table = _resolve("diagnostics", names)
+    return {name: DiagnosticScorer(name, function) for name, function in table.items()}

@@ -1,0 +1,118 @@
+"""A diagnostic as a scorer that can cost no more than its own cell."""
+
+import numbers
+import reprlib
+import traceback
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+def _as_float(value: Any) -> float | None:
+    """Convert a real scalar of any library; None for everything else."""
+    with suppress(Exception):
+        if isinstance(value, numbers.Real) or (
+            np.ndim(value) == 0 and np.asarray(value).dtype.kind in "biuf"
+        ):
+            return float(value)
+    return None
+
+
+def _read_only(array: Any) -> Any:
+    """View of an array through which it cannot be changed: the next scorer sees the same rows."""
+    if type(array) is not np.ndarray:
+        return array
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _describe(error: BaseException) -> str:
+    """One line, then the traceback without the frame of this module."""
+    summary = " ".join(traceback.format_exception_only(error)[-1].split())
+    tb = error.__traceback__.tb_next if error.__traceback__ else None
+    lines = traceback.format_exception(type(error), error, tb)
+    return f"raised {summary}\n{''.join(lines).rstrip()}"
+
+
+@dataclass(frozen=True)
+class DiagnosticScorer:
+    """A diagnostic as a scorer that can cost no more than its own cell.
+
+    Parameters
+    ----------
+    name : str
+        Its name, for messages.
+    function : callable (estimator, X, y) -> float
+        The diagnostic. Arrays reach it read-only.
+
+    Notes
+    -----
+    It pickles if the function does: by reference where that lives in an importable module; under
+    loky and dask, which use cloudpickle, by value where it was defined in ``__main__``.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from skcurse.scorer import DiagnosticScorer
+    >>> scorer = DiagnosticScorer("broken", lambda estimator, X, y: "high")
+    >>> with warnings.catch_warnings(record=True, action="always") as caught:
+    ...     scorer(None, None, None)
+    nan
+    >>> print(caught[0].message)
+    Diagnostic 'broken' returned 'high' (str), not a real number; its value here is nan.
+    """
+
+    name: str
+    function: Callable[..., Any]
+
+    def evaluate(self, estimator: Any, X: Any, y: Any = None) -> tuple[float, str | None]:
+        """Call the diagnostic.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+            A `DataModelStudy` is replaced by the estimator that it has fitted, and the seeds in X
+            by the test sample that it draws with them.
+        X : array-like
+            Held-out rows.
+        y : array-like, default=None
+            Their targets.
+
+        Returns
+        -------
+        value : float
+            nan if there was no real scalar.
+        error : str or None
+            Why there was none; for an exception, with its traceback.
+        """
+        try:
+            study = getattr(estimator, "best_estimator_", estimator)
+            if hasattr(study, "test_sample"):
+                X, y = study.test_sample(X)
+                estimator = study.estimator_
+            value = self.function(estimator, _read_only(X), _read_only(y))
+        except (Exception, SystemExit) as error:  # exit() in a worker would end the parent
+            return np.nan, _describe(error)
+        number = _as_float(value)
+        if number is None:
+            kind = type(value).__qualname__
+            return np.nan, f"returned {reprlib.repr(value)} ({kind}), not a real number"
+        return number, None
+
+    def __call__(self, estimator: Any, X: Any, y: Any = None) -> float:
+        """Return the value; nan and one warning if there was no real scalar."""
+        value, error = self.evaluate(estimator, X, y)
+        if error is not None:
+            summary, *details = error.split("\n", 1)
+            message = f"Diagnostic {self.name!r} {summary}; its value here is nan."
+            warnings.warn("\n".join([message, *details]), stacklevel=2)
+        return value
+
+    def _accept_sample_weight(self) -> bool:
+        """Answer scikit-learn, which asks every scorer once `fit` gets sample weights."""
+        return False

@@ -7,8 +7,8 @@ travel to workers: a worker never looks up a name.
 """
 
 import difflib
+import importlib
 import os
-import pkgutil
 import threading
 import traceback
 import warnings
@@ -34,47 +34,6 @@ __all__ = [
     "report",
     "unregister",
 ]
-
-
-def _resolved(paths: Mapping[str, str]) -> dict[str, Any]:
-    """Import what the dotted names stand for."""
-    found = {}
-    for name, path in paths.items():
-        try:
-            found[name] = pkgutil.resolve_name(f"{PROJECT}.{path}")
-        except (ImportError, AttributeError):  # until every module exists
-            continue
-    return found
-
-
-class _BuiltIn:
-    """What skcurse itself offers, by dotted name, so that this module imports none of it."""
-
-    @hookimpl
-    def skcurse_data_models(self) -> dict[str, Any]:
-        return _resolved(
-            {"residual_ssm": "datasets:ResidualSSM", "icl_prompts": "datasets:ICLPrompts"}
-        )
-
-    @hookimpl
-    def skcurse_diagnostics(self) -> dict[str, Any]:
-        names = (
-            "weight_sign_alignment", "update_alignment", "last_step_attention", "sign_agreement",
-            "weight_movement", "kernel_drift", "ntk_min_eigenvalue", "ntk_effective_rank",
-            "attention_concentration", "loss_floor_gap",
-        )  # fmt: skip
-        return _resolved({name: f"diagnostics:{name}" for name in names})
-
-    @hookimpl
-    def skcurse_estimators(self) -> dict[str, Any]:
-        return _resolved(
-            {
-                "attention_ntk": "estimators.attention_ntk:AttentionNTKRegressor",
-                "residual_linear": "estimators.residual_linear:ResidualLinearRegressor",
-                "softmax_icl": "estimators.softmax_icl:SoftmaxICLRegressor",
-                "residual_target": "estimators.residual_target:ResidualTargetRegressor",
-            }
-        )
 
 
 @dataclass(frozen=True)
@@ -126,7 +85,8 @@ def _cause(error: BaseException) -> str:
     if isinstance(error, PluginError):
         return text
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if not f.filename.startswith("<") and f.filename != __file__]
+    machinery = ("<", __file__, os.path.dirname(importlib.__file__))
+    own = [f for f in frames if not f.filename.startswith(machinery)]
     place = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
     return f"{type(error).__name__}: {text}{place}"
 
@@ -161,8 +121,10 @@ def _load(state: _State) -> tuple[_Plugin, ...]:
             allow_list = os.environ.get("SKCURSE_PLUGINS")
             allowed = None if allow_list is None else {s.strip() for s in allow_list.split(",")}
             state.strict = os.environ.get("SKCURSE_STRICT_PLUGINS", "") not in ("", "0")
-            built_in = _BuiltIn()
-            plugins = [_Plugin("skcurse", PROJECT, offers=read_offers(built_in), source=built_in)]
+            built_in = importlib.import_module("skcurse.builtin")
+            offers = read_offers(built_in)
+            version = importlib.import_module(PROJECT).__version__
+            plugins = [_Plugin(PROJECT, PROJECT, version, offers=offers, source=built_in)]
             found = state.entry_points
             if found is None:
                 found = tuple(metadata.entry_points(group=PROJECT))

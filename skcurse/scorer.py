@@ -1,5 +1,6 @@
 """A diagnostic as a scorer that can cost no more than its own cell."""
 
+import math
 import numbers
 import reprlib
 import traceback
@@ -13,12 +14,13 @@ import numpy as np
 
 
 def _as_float(value: Any) -> float | None:
-    """Convert a real scalar of any library; None for everything else."""
+    """Convert a finite or nan scalar of any library; None for everything else."""
     with suppress(Exception):
         if isinstance(value, numbers.Real) or (
             np.ndim(value) == 0 and np.asarray(value).dtype.kind in "biuf"
         ):
-            return float(value)
+            number = float(value)
+            return None if math.isinf(number) else number
     return None
 
 
@@ -64,11 +66,16 @@ class DiagnosticScorer:
     ...     scorer(None, None, None)
     nan
     >>> print(caught[0].message)
-    Diagnostic 'broken' returned 'high' (str), not a real number; its value here is nan.
+    Diagnostic 'broken' returned 'high' (str), not a finite number; its value here is nan.
     """
 
     name: str
     function: Callable[..., Any]
+
+    @property
+    def __wrapped__(self) -> Callable[..., Any]:
+        """The diagnostic itself, as `functools.wraps` has it."""
+        return self.function
 
     def evaluate(self, estimator: Any, X: Any, y: Any = None) -> tuple[float, str | None]:
         """Call the diagnostic.
@@ -86,9 +93,9 @@ class DiagnosticScorer:
         Returns
         -------
         value : float
-            nan if there was no real scalar.
+            nan where the diagnostic does not apply, or gave no finite number.
         error : str or None
-            Why there was none; for an exception, with its traceback.
+            Why it gave none; for an exception, with its traceback.
         """
         try:
             study = getattr(estimator, "best_estimator_", estimator)
@@ -101,11 +108,11 @@ class DiagnosticScorer:
         number = _as_float(value)
         if number is None:
             kind = type(value).__qualname__
-            return np.nan, f"returned {reprlib.repr(value)} ({kind}), not a real number"
+            return np.nan, f"returned {reprlib.repr(value)} ({kind}), not a finite number"
         return number, None
 
     def __call__(self, estimator: Any, X: Any, y: Any = None) -> float:
-        """Return the value; nan and one warning if there was no real scalar."""
+        """Return the value; nan and one warning if there is none."""
         value, error = self.evaluate(estimator, X, y)
         if error is not None:
             summary, *details = error.split("\n", 1)

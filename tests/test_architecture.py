@@ -17,6 +17,7 @@ ALLOWED = {
     "hookspecs": set(),
     "offers": {"hookspecs"},
     "scorer": set(),
+    "builtin": {"hookspecs", "datasets", "estimators", "diagnostics"},
     "plugins": {"hookspecs", "offers", "scorer"},
     "datasets": {"datasets", "theory"},
     "estimators": {"estimators", "theory"},

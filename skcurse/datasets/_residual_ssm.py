@@ -8,7 +8,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from skcurse.datasets._base import DataModel
-from skcurse.theory import residual_ssm as theory
+from skcurse.theory.residual_risk import best_residual_weights, linear_risk
+from skcurse.theory.residual_ssm import (
+    ResidualSystem,
+    build_system,
+    residual_coefficients,
+    sample_states,
+    spread_angles,
+)
 
 __all__ = ["ResidualSSM", "make_residual_ssm"]
 
@@ -81,7 +88,7 @@ class ResidualSSM(DataModel):
         self.unit_root = unit_root
         self.system_state = system_state
 
-    def system(self) -> theory.ResidualSystem:
+    def system(self) -> ResidualSystem:
         """Matrices of the model.
 
         Returns
@@ -101,14 +108,14 @@ class ResidualSSM(DataModel):
         if not isinstance(self.noise, Real) or not 0.0 <= float(self.noise) < np.inf:
             raise ValueError(f"noise must be a finite number of at least 0, got {self.noise!r}.")
         rng = check_random_state(self.system_state)
-        angles = theory.spread_angles(n_states, rng, unit_root=self.unit_root)
-        return theory.build_system(angles, self.gamma, self.n_steps, rng)
+        angles = spread_angles(n_states, rng, unit_root=self.unit_root)
+        return build_system(angles, self.gamma, self.n_steps, rng)
 
     def _sample(
         self, n_samples: int, shift: str | None, rng: np.random.RandomState
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         system = self.system()
-        states = theory.sample_states(system, n_samples, rng, sign_inconsistent=shift is not None)
+        states = sample_states(system, n_samples, rng, sign_inconsistent=shift is not None)
         series = states @ system.P.T
         series += self.noise * rng.normal(size=series.shape)
         return series[:, :-1], series[:, -1]
@@ -135,7 +142,7 @@ class ResidualSSM(DataModel):
         """
         if shift is not None and shift not in self.shifts:
             raise ValueError(f"shift must be None or one of {self.shifts}, got {shift!r}.")
-        return float(intercept) ** 2 + theory.linear_risk(
+        return float(intercept) ** 2 + linear_risk(
             self.system(), coef, noise=self.noise, sign_inconsistent=shift is not None
         )
 
@@ -193,8 +200,8 @@ class ResidualSSM(DataModel):
         >>> risk < model.zero_risk("sign_inconsistent") / 5
         True
         """
-        weights = theory.best_residual_weights(self.system(), self.noise, centered)
-        coef = theory.residual_coefficients(weights, centered=centered)
+        weights = best_residual_weights(self.system(), self.noise, centered)
+        coef = residual_coefficients(weights, centered=centered)
         return self.linear_risk(coef, shift=shift)
 
 

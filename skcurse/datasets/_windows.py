@@ -1,7 +1,7 @@
 """Windows of a series: lag tables for forecasting, and a series as a data model."""
 
 from numbers import Integral
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -11,8 +11,6 @@ from sklearn.utils import check_array
 from skcurse.datasets._base import DataModel
 
 __all__ = ["SeriesWindows", "WindowIndex", "make_windows"]
-
-Windows = tuple[NDArray[Any], NDArray[Any]]
 
 
 class WindowIndex(NamedTuple):
@@ -31,9 +29,26 @@ class WindowIndex(NamedTuple):
     target: NDArray[Any]
 
 
+@overload
+def make_windows(
+    series: Any,
+    n_steps: int,
+    horizon: int = ...,
+    *,
+    step: int = ...,
+    return_index: Literal[False] = ...,
+) -> tuple[NDArray[Any], NDArray[Any]]: ...
+
+
+@overload
+def make_windows(
+    series: Any, n_steps: int, horizon: int = ..., *, step: int = ..., return_index: Literal[True]
+) -> tuple[NDArray[Any], NDArray[Any], WindowIndex]: ...
+
+
 def make_windows(
     series: Any, n_steps: int, horizon: int = 1, *, step: int = 1, return_index: bool = False
-) -> Windows | tuple[NDArray[Any], NDArray[Any], WindowIndex]:
+) -> tuple[NDArray[Any], NDArray[Any]] | tuple[NDArray[Any], NDArray[Any], WindowIndex]:
     """Cut a series into windows of past values and the values that follow.
 
     Parameters
@@ -188,8 +203,7 @@ class SeriesWindows(DataModel):
         if self.scale:
             spread = segment.std()
             segment = (segment - segment.mean()) / (spread if spread > 0 else 1.0)
-        X, y = make_windows(segment, self.n_steps, self.horizon)[:2]
-        return X, y
+        return make_windows(segment, self.n_steps, self.horizon)
 
 
 def _check_series(series: Any) -> NDArray[Any]:

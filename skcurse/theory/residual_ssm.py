@@ -1,4 +1,4 @@
-"""The residual state space model: realisation, exact sampling, closed-form risks.
+"""The residual state space model: realisation, exact sampling, exact predictors.
 
 A hidden state ``h ~ N(0, I_N)`` is seen through ``u_k = P_k h`` with ``P_k = C M^(k-1)``, unit rows
 and ``<P_k, P_{k+1}> = gamma``. Everything here is linear algebra on the rows ``P_1 … P_{d+1}``.
@@ -14,10 +14,8 @@ from scipy.special import spherical_jn
 __all__ = [
     "ResidualSystem",
     "ResidualWeights",
-    "best_residual_weights",
     "build_system",
     "exact_weights",
-    "linear_risk",
     "persistence_risk",
     "residual_coefficients",
     "sample_states",
@@ -360,102 +358,8 @@ def exact_weights(system: ResidualSystem, centered: bool = True) -> ResidualWeig
     gap = modes @ np.append(residual_coefficients(weights, centered=centered), -1.0)
     if np.abs(gap).max() > _EXACT:
         weights, _ = _residual_fit(system.P.T, centered)
-    bias = linear_risk(system, residual_coefficients(weights, centered=centered))
-    return ResidualWeights(weights, bias, bool(rank == len(weights)))
-
-
-def best_residual_weights(
-    system: ResidualSystem, noise: float, centered: bool = True
-) -> FloatArray:
-    """Weights of the residual linear predictor of least risk under the training law.
-
-    Parameters
-    ----------
-    system : ResidualSystem
-        The model.
-    noise : float
-        Standard deviation of the noise on inputs and target.
-    centered : bool, default=True
-        As in `exact_weights`.
-
-    Returns
-    -------
-    weights : ndarray of shape (n_steps - 1,)
-        The limit of the least-squares fit on infinitely many samples (its intercept is 0).
-
-    Notes
-    -----
-    The risk ``||P_{d+1} - sum_k v_k P_k||^2 + noise^2 (1 + ||v||^2)``, v the
-    `residual_coefficients`, is a sum of squares and solved as one (derived).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skcurse.theory.residual_ssm import best_residual_weights, build_system, spread_angles
-    >>> rng = np.random.default_rng(0)
-    >>> system = build_system(spread_angles(8, rng), gamma=0.8, n_steps=8, rng=rng)
-    >>> best_residual_weights(system, noise=0.05).shape
-    (7,)
-    """
-    n_steps = len(system.P) - 1
-    noisy_rows = np.vstack([system.P.T, noise * np.eye(n_steps, n_steps + 1)])
-    weights, _ = _residual_fit(noisy_rows, centered)
-    return weights
-
-
-def linear_risk(
-    system: ResidualSystem,
-    coef: ArrayLike,
-    *,
-    noise: float = 0.0,
-    sign_inconsistent: bool = False,
-) -> float:
-    """Risk of the linear predictor ``x @ coef``, under either law.
-
-    Parameters
-    ----------
-    system : ResidualSystem
-        The model.
-    coef : array-like of shape (n_steps,)
-        Coefficients of the window's columns.
-    noise : float, default=0.0
-        Standard deviation of the noise on the inputs and on the target; both are counted.
-    sign_inconsistent : bool, default=False
-        Whether the state is conditioned on ``u_d u_{d+1} < 0``.
-
-    Returns
-    -------
-    risk : float
-        ``E[(y - x @ coef)^2]``.
-
-    Notes
-    -----
-    With ``g = P_{d+1} - sum_k coef_k P_k`` it is ``g S g^T + noise^2 (1 + ||coef||^2)``. S is the
-    second moment of the state: the identity under the training law, and given the sign event
-    changed on the span of P_d and P_{d+1} only, where in orthonormal coordinates starting with P_d
-    it is ``[[1 - s, -t], [-t, 1 + s]]``, ``s = sin(2 beta) / (2 beta)``,
-    ``t = sin(beta)^2 / beta`` (derived).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skcurse.theory.residual_ssm import build_system, linear_risk, spread_angles
-    >>> rng = np.random.default_rng(0)
-    >>> system = build_system(spread_angles(4, rng), gamma=0.8, n_steps=4, rng=rng)
-    >>> round(linear_risk(system, [0, 0, 0, 1]), 10)  # persistence: 2 - 2 gamma
-    0.4
-    """
-    v = np.asarray(coef, dtype=np.float64)
-    g = system.P[-1] - v @ system.P[:-1]
-    noise_part = noise**2 * (1.0 + v @ v)
-    if not sign_inconsistent:
-        return float(g @ g + noise_part)
-    basis, beta = _event_plane(system)
-    inside = g @ basis
-    outside = g - basis @ inside
-    s, t = np.sinc(2.0 * beta / np.pi), np.sin(beta) ** 2 / beta
-    moment = np.array([[1.0 - s, -t], [-t, 1.0 + s]])
-    return float(outside @ outside + inside @ moment @ inside + noise_part)
+    left = system.P.T @ np.append(residual_coefficients(weights, centered=centered), -1.0)
+    return ResidualWeights(weights, float(left @ left), rank == len(weights))
 
 
 def _is_plane(theta: FloatArray) -> NDArray[np.bool_]:

@@ -2,6 +2,7 @@
 
 from skcurse.datasets._base import DataModel
 from skcurse.datasets._residual_ssm import ResidualSSM, make_residual_ssm
+from skcurse.datasets._series import fetch_ett, load_co2, load_sunspots
 from skcurse.datasets._windows import SeriesWindows, WindowIndex, make_windows
 
 __all__ = [
@@ -9,6 +10,9 @@ __all__ = [
     "ResidualSSM",
     "SeriesWindows",
     "WindowIndex",
+    "fetch_ett",
+    "load_co2",
+    "load_sunspots",
     "make_residual_ssm",
     "make_windows",
 ]

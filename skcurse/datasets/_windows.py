@@ -1,7 +1,7 @@
 """Windows of a series: lag tables for forecasting, and a series as a data model."""
 
 from numbers import Integral
-from typing import Any, ClassVar, Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -123,10 +123,10 @@ def make_windows(
 class SeriesWindows(DataModel):
     """Windows of one real series, in time order, as a data model.
 
-    A series is one realisation of its law, so nothing is random here: ``sample(n_samples)``
-    returns the first `n_samples` windows, an ordered training segment. Cross-validate it with
-    ``TimeSeriesSplit(gap=horizon - 1)``, never in shuffled folds, and keep the rows of a final
-    test set out of `series`.
+    A series is one realisation of its law, so nothing here is random: ``sample(n_samples)`` returns
+    the first `n_samples` windows, an ordered training segment, whatever the ``random_state``. Two
+    samples are therefore never independent: split `windows` in time order, by
+    ``TimeSeriesSplit(gap=horizon - 1)``, and keep the rows of a final test set out of `series`.
 
     Parameters
     ----------
@@ -137,15 +137,9 @@ class SeriesWindows(DataModel):
     horizon : int, default=1
         Number of values to forecast.
     scale : bool, default=True
-        Whether to standardise by the mean and the standard deviation of the rows that the sample
-        covers; later rows have no influence. A segment without variation is centred only.
-
-    Attributes
-    ----------
-    n_windows : int
-        Number of windows in the series, the largest sample.
-    time_ordered : bool
-        Class attribute, true: rows are in time order and independent of ``random_state``.
+        Whether the series is standardised before it is cut, by the mean and the standard deviation
+        of its training part: the rows that the sampled windows (`sample`) or the training windows
+        (`windows`) cover. A constant training part is centred only.
 
     See Also
     --------
@@ -156,8 +150,6 @@ class SeriesWindows(DataModel):
     >>> import numpy as np
     >>> from skcurse.datasets import SeriesWindows
     >>> model = SeriesWindows(np.arange(10.0), n_steps=3, scale=False)
-    >>> model.n_windows
-    7
     >>> X, y = model.sample(2)
     >>> X
     array([[0., 1., 2.],
@@ -166,44 +158,67 @@ class SeriesWindows(DataModel):
     array([3., 4.])
     """
 
-    time_ordered: ClassVar[bool] = True
-
     def __init__(self, series: Any, n_steps: int, horizon: int = 1, *, scale: bool = True) -> None:
         self.series = series
         self.n_steps = n_steps
         self.horizon = horizon
         self.scale = scale
 
-    @property
-    def n_windows(self) -> int:
-        """Number of windows in the series."""
-        return len(make_windows(self._values(), self.n_steps, self.horizon)[0])
+    def windows(self, n_train: int | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return all windows of the series, in time order.
 
-    def _values(self) -> NDArray[Any]:
-        """Return the checked series as one column."""
+        Parameters
+        ----------
+        n_train : int, default=None
+            Number of leading windows whose rows set the scale; ``None`` means all. Later rows
+            have no influence, so a split in time order leaks nothing.
+
+        Returns
+        -------
+        X : ndarray of shape (n_windows, n_steps)
+            Past values, read-only.
+        y : ndarray of shape (n_windows,) or (n_windows, horizon)
+            Next values, read-only.
+
+        Raises
+        ------
+        ValueError
+            As in `make_windows`; if the series has several columns; or if it has fewer than
+            `n_train` windows.
+
+        Examples
+        --------
+        >>> from skcurse.datasets import SeriesWindows, load_sunspots
+        >>> model = SeriesWindows(load_sunspots().target, n_steps=16)
+        >>> X, y = model.windows(n_train=200)
+        >>> X.shape, bool(abs(X[:200].mean()) < 0.1)
+        ((293, 16), True)
+        """
         values = _check_series(self.series)
         if values.ndim == 2 and values.shape[1] > 1:
             raise ValueError(
                 f"SeriesWindows takes one series, got {values.shape[1]} columns: pick one, or use "
                 "make_windows, which turns channels into rows."
             )
-        return values.ravel()
+        X, y = make_windows(values.ravel(), self.n_steps, self.horizon)
+        n_train = len(X) if n_train is None else n_train
+        if n_train > len(X):
+            raise ValueError(
+                f"{n_train} windows are more than the {len(X)} that a series of {len(values)} rows "
+                f"has with n_steps={self.n_steps} and horizon={self.horizon}."
+            )
+        if not self.scale:
+            return X, y
+        training_part = values[: n_train + self.n_steps + self.horizon - 1]
+        spread = training_part.std() or 1.0
+        scaled = (values.ravel() - training_part.mean()) / spread
+        return make_windows(scaled, self.n_steps, self.horizon)
 
     def _sample(
         self, n_samples: int, shift: str | None, rng: np.random.RandomState
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        values = self._values()
-        available = self.n_windows
-        if n_samples > available:
-            raise ValueError(
-                f"n_samples={n_samples} is more than the {available} windows of this series "
-                f"({len(values)} rows, n_steps={self.n_steps}, horizon={self.horizon})."
-            )
-        segment = values[: n_samples + self.n_steps + self.horizon - 1]
-        if self.scale:
-            spread = segment.std()
-            segment = (segment - segment.mean()) / (spread if spread > 0 else 1.0)
-        return make_windows(segment, self.n_steps, self.horizon)
+        X, y = self.windows(n_train=n_samples)
+        return X[:n_samples], y[:n_samples]
 
 
 def _check_series(series: Any) -> NDArray[Any]:

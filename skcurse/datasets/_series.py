@@ -1,29 +1,15 @@
-"""Real series: two bundled ones in the public domain, and one that is fetched."""
+"""The bundled series, both in the public domain."""
 
-import hashlib
-import os
-import shutil
-from http.client import HTTPException
 from importlib.resources import files
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
-from urllib.request import urlopen
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.datasets import get_data_home
 from sklearn.utils import Bunch
 
-__all__ = ["fetch_ett", "load_co2", "load_sunspots"]
+__all__ = ["load_co2", "load_sunspots"]
 
 _BUNDLED = files("skcurse.datasets") / "data"
-_ETT_URL = "https://raw.githubusercontent.com/zhouhaoyi/ETDataset/main/ETT-small/"
-_ETT_SHA256 = {
-    "ETTh1": "f18de3ad269cef59bb07b5438d79bb3042d3be49bdeecf01c1cd6d29695ee066",
-    "ETTh2": "a3dc2c597b9218c7ce1cd55eb77b283fd459a1d09d753063f944967dd6b9218b",
-}
-_TIMEOUT = 60.0  # seconds without a byte
 
 
 def load_sunspots(*, return_X_y: bool = False, as_frame: bool = False) -> Any:
@@ -133,129 +119,6 @@ def load_co2(*, return_X_y: bool = False, as_frame: bool = False, interpolate: b
         DESCR=_description("co2"),
         filename=str(path),
     )
-
-
-def fetch_ett(
-    name: str = "ETTh1",
-    *,
-    data_home: str | os.PathLike[str] | None = None,
-    download_if_missing: bool = True,
-    return_X_y: bool = False,
-    as_frame: bool = False,
-) -> Any:
-    """Load an hourly Electricity Transformer Temperature series, fetching it if needed.
-
-    Parameters
-    ----------
-    name : {"ETTh1", "ETTh2"}, default="ETTh1"
-        Which transformer.
-    data_home : str or path-like, default=None
-        Folder of downloaded data, by default scikit-learn's (see
-        :func:`sklearn.datasets.get_data_home`). The file is looked for in its sub-folder ``ett``
-        and in the folder itself, and used from there without the network; a download goes to the
-        sub-folder.
-    download_if_missing : bool, default=True
-        Whether to download a file that is not there.
-    return_X_y : bool, default=False
-        Whether to return ``(data, target)`` instead of a `Bunch`.
-    as_frame : bool, default=False
-        Whether data and target are pandas objects, indexed by date.
-
-    Returns
-    -------
-    bunch : :class:`~sklearn.utils.Bunch`
-        - ``data`` ndarray or DataFrame of shape (17420, 6): the loads
-        - ``target`` ndarray or Series of shape (17420,): the oil temperature OT
-        - ``index`` ndarray of datetime64 of shape (17420,): the hours
-        - ``frame`` DataFrame of data and target, None unless `as_frame`
-        - ``feature_names``, ``target_names`` lists of str
-        - ``DESCR`` str: content, source and licence
-        - ``filename`` str: path of the file
-    (data, target) : tuple
-        If `return_X_y`.
-
-    Raises
-    ------
-    ValueError
-        If `name` is unknown.
-    OSError
-        If the file is absent and not to be downloaded, if the download fails, or if the file's
-        sha256 sum is wrong. No partial file is left, and a file already there is not touched.
-    ImportError
-        If `as_frame` and pandas is not installed.
-
-    Notes
-    -----
-    The data are licensed under CC BY-ND 4.0 and not part of this package.
-
-    References
-    ----------
-    Zhou, Zhang, Peng, Zhang, Li, Xiong, Zhang, "Informer: Beyond Efficient Transformer for Long
-    Sequence Time-Series Forecasting", AAAI 2021.
-
-    Examples
-    --------
-    >>> from skcurse.datasets import fetch_ett
-    >>> bunch = fetch_ett("ETTh1")  # doctest: +SKIP
-    >>> bunch.target.shape  # doctest: +SKIP
-    (17420,)
-    """
-    if name not in _ETT_SHA256:
-        raise ValueError(f"name must be one of {sorted(_ETT_SHA256)}, got {name!r}.")
-    path = _locate_ett(name, data_home, download_if_missing)
-    names, dates, values = _read_csv(path)
-    return _as_bunch(
-        values[:, :-1],
-        values[:, -1],
-        dates,
-        names=names,
-        return_X_y=return_X_y,
-        as_frame=as_frame,
-        DESCR=_description("ett"),
-        filename=str(path),
-    )
-
-
-def _locate_ett(name: str, data_home: str | os.PathLike[str] | None, download: bool) -> Path:
-    """Path of the checked file, downloaded if it is nowhere."""
-    try:
-        home = Path(get_data_home(data_home))
-    except OSError as error:
-        raise OSError(f"The data folder cannot be used: {error}") from error
-    folder, file = home / "ett", f"{name}.csv"
-    for path in (folder / file, home / file):
-        if path.is_file():
-            _check_sha256(path, _ETT_SHA256[name])
-            return path
-    if not download:
-        raise OSError(f"{file} is neither in {folder} nor in {home}; download_if_missing is False.")
-    url = _ETT_URL + file
-    try:
-        folder.mkdir(exist_ok=True)
-        # The scratch folder vanishes whatever happens, and only a whole, checked file leaves it.
-        with TemporaryDirectory(dir=folder, prefix=f".{name}-") as scratch:
-            part = Path(scratch) / file
-            with urlopen(url, timeout=_TIMEOUT) as response, part.open("wb") as target:
-                shutil.copyfileobj(response, target)
-            _check_sha256(part, _ETT_SHA256[name])
-            os.replace(part, folder / file)
-    except (OSError, HTTPException) as error:
-        raise OSError(
-            f"Could not fetch {url} to {folder}: {error} A copy of the file put there, or its "
-            "folder as data_home, is used without the network."
-        ) from error
-    return folder / file
-
-
-def _check_sha256(path: Path, expected: str) -> None:
-    """Raise OSError unless the file has the expected sha256 sum."""
-    with path.open("rb") as stream:
-        actual = hashlib.file_digest(stream, "sha256").hexdigest()
-    if actual != expected:
-        raise OSError(
-            f"{path} ({path.stat().st_size} bytes) is truncated or changed: its sha256 sum is "
-            f"{actual}, not {expected}. Remove it and fetch it again."
-        )
 
 
 def _read_csv(path: Any) -> tuple[list[str], NDArray[np.datetime64], NDArray[np.float64]]:

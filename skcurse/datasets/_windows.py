@@ -6,6 +6,8 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 from sklearn.utils import check_array
 
 from skcurse.datasets._base import DataModel
@@ -210,8 +212,9 @@ class SeriesWindows(DataModel):
         if not self.scale:
             return X, y
         training_part = values[: n_train + self.n_steps + self.horizon - 1]
-        spread = training_part.std() or 1.0
-        scaled = (values.ravel() - training_part.mean()) / spread
+        # MaxAbsScaler first: the squares of huge and of tiny values leave the floating-point range.
+        scaler = make_pipeline(MaxAbsScaler(), StandardScaler()).fit(training_part.reshape(-1, 1))
+        scaled = scaler.transform(values.reshape(-1, 1))
         return make_windows(scaled, self.n_steps, self.horizon)
 
     def _sample(
@@ -223,6 +226,8 @@ class SeriesWindows(DataModel):
 
 def _check_series(series: Any) -> NDArray[Any]:
     """Return the series as a finite float array of one or two dimensions."""
+    if getattr(getattr(series, "dtype", None), "kind", "") in ("m", "M"):
+        raise ValueError("The series holds dates or durations: choose a numeric column.")
     try:
         values = check_array(
             series,
@@ -240,9 +245,9 @@ def _check_series(series: Any) -> NDArray[Any]:
     bad = ~np.isfinite(values)
     if bad.any():
         row, *column = np.argwhere(bad)[0]
-        kind = "missing (NaN)" if np.isnan(values[row, *column]) else "infinite"
+        kind = "a missing value (NaN)" if np.isnan(values[row, *column]) else "an infinite value"
         raise ValueError(
-            f"The series is {kind} at {_where(series, row, *column)}; {bad.sum()} of its "
+            f"The series has {kind} at {_where(series, row, *column)}; {bad.sum()} of its "
             f"{bad.size} values are missing or infinite: fill or drop them first."
         )
     return values

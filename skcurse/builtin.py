@@ -19,13 +19,13 @@ def _resolved(paths: dict[str, str]) -> dict[str, Any]:
 
 @hookimpl
 def skcurse_data_models() -> dict[str, Any]:
-    """Residual state space model and in-context prompts."""
+    """Offer the residual state space model and in-context prompts."""
     return _resolved({"residual_ssm": "datasets:ResidualSSM", "icl_prompts": "datasets:ICLPrompts"})
 
 
 @hookimpl
 def skcurse_diagnostics() -> dict[str, Any]:
-    """The papers' quantities."""
+    """Offer the papers' quantities."""
     names = (
         "weight_sign_alignment", "update_alignment", "last_step_attention", "sign_agreement",
         "weight_movement", "kernel_drift", "ntk_min_eigenvalue", "ntk_effective_rank",
@@ -36,7 +36,7 @@ def skcurse_diagnostics() -> dict[str, Any]:
 
 @hookimpl
 def skcurse_estimators() -> dict[str, Any]:
-    """Attention, its in-context learner, and the residual models it is compared with."""
+    """Offer attention, its in-context learner, and the residual models it is compared with."""
     return _resolved(
         {
             "attention_ntk": "estimators.attention_ntk:AttentionNTKRegressor",

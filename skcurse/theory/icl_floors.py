@@ -70,12 +70,19 @@ def _smallest_concentration(p: Array, sizes: Array, n: int) -> float:
         group = group_gradient(np.append(0.0, b), p, sizes, n)
         return group.loss, -(sizes * group.rates)[1:]
 
-    # Uniform over tokens and uniform over the features that are likely to occur.
-    starts = np.zeros(p.size - 1), -np.log(np.maximum(p[1:], 1 / n))
-    best = min(
-        minimize(loss, b, jac=True, method="BFGS", options={"gtol": 1e-9}).fun for b in starts
+    # Start where the expected attention is uniform over the features that are likely to occur; the
+    # loss is flat far out, and optima lie within a few log N, so keep line searches inside.
+    start = -np.log(np.maximum(p[1:], 1 / n))
+    reach = 2 * np.log(n) + 10
+    best = minimize(
+        loss,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(-reach, reach)] * start.size,
+        options={"gtol": 1e-9, "ftol": 0.0, "maxcor": 30},
     )
-    return float(2 * best - 1)
+    return float(2 * best.fun - 1)
 
 
 def loss_infimum(p: ArrayLike, n_context: int, *, query: int | None = None) -> float:

@@ -5,6 +5,7 @@ moment is ∫ u² E[n_a e_a n_b e_b n_c e_c exp(-uZ)]/2 du, and the multinomial 
 makes the expectation explicit. All integrands here are non-negative.
 """
 
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
@@ -57,7 +58,7 @@ def check_population(p: ArrayLike, n_context: int) -> Array:
     Raises
     ------
     ValueError
-        If `p` is not a non-empty vector of non-negative numbers that sum to 1 within 1e-8, or
+        If `p` is not a non-empty vector of non-negative numbers that sum to 1 within 1e-6, or
         `n_context` is not an integer of at least 1.
 
     Examples
@@ -72,16 +73,16 @@ def check_population(p: ArrayLike, n_context: int) -> Array:
     if not np.all(np.isfinite(p)) or np.any(p < 0):
         raise ValueError("p must hold finite, non-negative probabilities.")
     total = p.sum()
-    if abs(total - 1.0) > 1e-8:
+    if abs(total - 1.0) > 1e-6:
         raise ValueError(f"p must sum to 1, got {total:.12g}; divide it by its sum.")
-    if isinstance(n_context, bool) or int(n_context) != n_context or n_context < 1:
+    if not isinstance(n_context, Integral) or isinstance(n_context, bool) or n_context < 1:
         raise ValueError(f"n_context must be an integer of at least 1, got {n_context!r}.")
     return p / total
 
 
 def check_query(query: int, n_features: int) -> int:
     """Return the query feature as an int inside [0, K)."""
-    if int(query) != query or not 0 <= query < n_features:
+    if not isinstance(query, Integral) or not 0 <= query < n_features:
         raise ValueError(f"query must be a feature index in [0, {n_features}), got {query!r}.")
     return int(query)
 

@@ -199,7 +199,7 @@ class _Column:
 
 def _record_steps(n_iter: int, record: int | Sequence[int] | None) -> NDArray[np.intp]:
     """Return the steps to record, sorted, always with 0 and n_iter."""
-    if isinstance(n_iter, bool) or int(n_iter) != n_iter or n_iter < 0:
+    if not isinstance(n_iter, Integral) or isinstance(n_iter, bool) or n_iter < 0:
         raise ValueError(f"n_iter must be a non-negative integer, got {n_iter!r}.")
     chosen: NDArray[np.intp] = np.arange(n_iter + 1)
     if record is None and n_iter >= 1000:

@@ -1,0 +1,171 @@
+"""The loop of gradient descent: step, stopping rule, and what a diverging step is told.
+
+The loop knows nothing about networks. It takes an *objective*, any callable
+
+    objective(weights) -> (loss, gradient, ...)
+
+whose first two entries are a float and an array of the shape of `weights`; what follows is
+ignored. The direct formula (`skcurse.theory.attention_ntk.loss_gradient` with its data bound by
+`functools.partial`) is one, a table that replaces the sums over the data is another, and particles
+that stand for many neurons may take the place of the weights: the loop, its stopping rule and its
+check for divergence are the same for all.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Objective = Callable[[Array], tuple[Any, ...]]
+
+# A transient rise of the loss above its start is allowed up to this factor.
+_GROWTH_LIMIT = 1e3
+
+
+class Descent(NamedTuple):
+    """A run of gradient descent.
+
+    Attributes
+    ----------
+    weights : ndarray
+        The last weights, in the shape of the first.
+    losses : ndarray of shape (n_iter + 1,)
+        The loss before any step and after each.
+    n_iter : int
+        Steps taken.
+    converged : bool
+        Whether the run ended because the loss no longer changed, or because `watch` ended it,
+        rather than at `max_iter`.
+    learning_rate : float
+        The step size.
+    """
+
+    weights: Array
+    losses: Array
+    n_iter: int
+    converged: bool
+    learning_rate: float
+
+
+class Step(NamedTuple):
+    """Where a run stands: the weights after `n_iter` steps, their loss and its gradient."""
+
+    n_iter: int
+    weights: Array
+    loss: float
+    gradient: Array
+
+
+def descent_steps(objective: Objective, weights: Array, learning_rate: float) -> Iterator[Step]:
+    """Yield the run of ``w <- w - learning_rate * gradient`` without end, the start first."""
+    n_iter = 0
+    while True:
+        loss, gradient, *_ = objective(weights)
+        yield Step(n_iter, weights, float(loss), gradient)
+        # A step that overflows is caught by its loss, which descend() reports.
+        with np.errstate(over="ignore", invalid="ignore"):
+            weights = weights - learning_rate * gradient
+        n_iter += 1
+
+
+def descend(
+    objective: Objective,
+    weights: Array,
+    *,
+    learning_rate: float,
+    largest_stable_rate: Callable[[], float],
+    max_iter: int = 1000,
+    tol: float = 1e-4,
+    n_iter_no_change: int = 10,
+    watch: Callable[[Step], bool] | None = None,
+) -> Descent:
+    """Gradient descent with a fixed step.
+
+    Parameters
+    ----------
+    objective : callable
+        ``objective(weights)`` returns a tuple that starts with the loss and its gradient.
+    weights : ndarray
+        Where to start.
+    learning_rate : float
+        Step size.
+    largest_stable_rate : callable
+        Called without arguments when the run diverges: the step size to name in the error.
+    max_iter : int, default=1000
+        Most steps to take.
+    tol : float, default=1e-4
+        The run has converged when the loss differs from that of `n_iter_no_change` steps before by
+        no more than `tol` times the latter, or when the gradient is exactly zero.
+    n_iter_no_change : int, default=10
+        See `tol`.
+    watch : callable, default=None
+        Called with the `Step` after every step; a true return value ends the run.
+
+    Returns
+    -------
+    Descent
+        The last weights, losses, number of steps and whether the run converged.
+
+    Raises
+    ------
+    ValueError
+        If the loss or its gradient at the start is not finite; or if the run diverges: a loss that
+        is not finite, that exceeds 1,000 times the first, or that is above the first at the end.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skcurse.theory.descent import descend
+    >>> def objective(w):
+    ...     return 0.5 * w @ w + 1.0, w
+    >>> run = descend(
+    ...     objective, np.ones(2), learning_rate=0.5, largest_stable_rate=lambda: 2.0
+    ... )
+    >>> run.converged, run.n_iter, run.losses[:3]
+    (True, 17, array([2.    , 1.25  , 1.0625]))
+    """
+    recent: deque[float] = deque(maxlen=n_iter_no_change + 1)
+    losses: list[float] = []
+    converged = False
+    for step in descent_steps(objective, weights, learning_rate):
+        losses.append(step.loss)
+        recent.append(step.loss)
+        _check_finite(step, losses[0], learning_rate, largest_stable_rate)
+        ended = watch is not None and step.n_iter > 0 and watch(step)
+        flat = len(recent) > n_iter_no_change and abs(recent[0] - step.loss) <= tol * recent[0]
+        converged = ended or flat or not step.gradient.any()
+        if converged or step.n_iter == max_iter:
+            break
+    # An increase by rounding alone, at a start that is already the minimum, is no divergence.
+    if step.loss > losses[0] * (1 + 1e-9) + np.finfo(float).tiny:
+        raise _divergence(step, losses[0], learning_rate, largest_stable_rate)
+    return Descent(step.weights, np.array(losses), step.n_iter, converged, learning_rate)
+
+
+def _check_finite(
+    step: Step, first: float, learning_rate: float, largest_stable_rate: Callable[[], float]
+) -> None:
+    """Raise where the run is lost."""
+    if np.isfinite(step.loss) and np.isfinite(step.gradient).all():
+        if step.loss <= _GROWTH_LIMIT * first:
+            return
+    elif step.n_iter == 0:
+        raise ValueError(
+            "The loss or its gradient overflows at the initial weights: X or y holds values too "
+            "large for this model. Rescale them, for example to unit variance."
+        )
+    raise _divergence(step, first, learning_rate, largest_stable_rate)
+
+
+def _divergence(
+    step: Step, first: float, learning_rate: float, largest_stable_rate: Callable[[], float]
+) -> ValueError:
+    """Describe a run whose step is too long."""
+    return ValueError(
+        f"Gradient descent diverges with learning_rate={learning_rate:.6g}: the loss went from "
+        f"{first:.6g} to {step.loss:.6g} in {step.n_iter} steps. The largest stable learning rate "
+        f"at initialisation is {largest_stable_rate():.6g}; use a smaller value, or 'auto'."
+    )

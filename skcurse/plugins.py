@@ -133,9 +133,17 @@ def _load(state: _State) -> tuple[_Plugin, ...]:
             state.plugins = tuple(plugins)
         finally:
             state.loading = False
-        for plugin in plugins:
-            if plugin.state == "broken" and not state.strict:
-                warnings.warn(f"skcurse {plugin} is not used: {plugin.error}", stacklevel=4)
+        messages = [
+            f"skcurse {plugin} is not used: {plugin.error}"
+            for plugin in plugins
+            if plugin.state == "broken" and not state.strict
+        ]
+        if absent := sorted((allowed or set()) - {plugin.name for plugin in plugins} - {""}):
+            messages.append(
+                f"SKCURSE_PLUGINS names {absent}, and nothing of this name is installed"
+            )
+        for message in messages:
+            warnings.warn(message, stacklevel=5)  # the caller of get_...
         return state.plugins
 
 

@@ -226,9 +226,9 @@ class SeriesWindows(DataModel):
 
 def _check_series(series: Any) -> NDArray[Any]:
     """Return the series as a finite float array of one or two dimensions."""
-    if getattr(getattr(series, "dtype", None), "kind", "") in ("m", "M"):
-        raise ValueError("The series holds dates or durations: choose a numeric column.")
     try:
+        if np.asarray(series).dtype.kind in "mM":
+            raise TypeError("The series holds dates or durations, not numbers.")
         values = check_array(
             series,
             dtype=[np.float64, np.float32],

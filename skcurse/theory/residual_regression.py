@@ -10,6 +10,7 @@ rows update by another QR decomposition. Normal equations are never formed from 
 square its condition number, and neighbouring steps of a series are nearly collinear.
 """
 
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,14 @@ from scipy.linalg import qr_multiply, svd
 
 from skcurse.theory.window_gram import window_rows, window_series
 
-__all__ = ["ResidualFactor", "add_rows", "column_weights", "residual_problem", "solve_factor"]
+__all__ = [
+    "ResidualFactor",
+    "add_rows",
+    "column_weights",
+    "newest_column",
+    "residual_problem",
+    "solve_factor",
+]
 
 Floats = NDArray[np.float64]
 
@@ -44,6 +52,44 @@ class ResidualFactor(NamedTuple):
     origin: Floats
     resolution: float
     n_rows: int
+
+
+def newest_column(last_step: int, n_features: int) -> int:
+    """Return the index, counted from 0, of the column that holds the newest value.
+
+    Parameters
+    ----------
+    last_step : int
+        Index of the column, negative from the end.
+    n_features : int
+        Number of columns.
+
+    Returns
+    -------
+    column : int
+        The same, 0 ≤ column < n_features.
+
+    Raises
+    ------
+    ValueError
+        If there is no such column.
+
+    Examples
+    --------
+    >>> from skcurse.theory.residual_regression import newest_column
+    >>> newest_column(-1, 24)
+    23
+    """
+    if (
+        not isinstance(last_step, Integral)
+        or isinstance(last_step, bool)
+        or not -n_features <= last_step < n_features
+    ):
+        raise ValueError(
+            f"last_step must be the index of one of the {n_features} columns of X, "
+            f"got {last_step!r}."
+        )
+    return int(last_step) % n_features
 
 
 def residual_problem(
@@ -113,7 +159,7 @@ def add_rows(
     centered : bool, default=True
         Which reading, see `residual_problem`.
     block_bytes : int, default=2**26
-        Size of a temporary block of rows.
+        Memory for temporary blocks of rows, of which there are four at a time.
 
     Returns
     -------
@@ -148,7 +194,7 @@ def add_rows(
     n, d = windows.shape
     if n == 0:
         raise ValueError("Every row has weight zero: there is nothing to fit.")
-    rows = max(4 * d, block_bytes // (8 * (1 + d + y.shape[1])))
+    rows = max(4 * d, block_bytes // (32 * (d + y.shape[1])))
     with np.errstate(over="ignore", invalid="ignore"):
         if factor is None:
             first = residual_problem(windows[:rows], y[:rows], last_step, centered)

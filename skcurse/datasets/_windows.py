@@ -6,8 +6,7 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MaxAbsScaler, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_array
 
 from skcurse.datasets._base import DataModel
@@ -211,10 +210,11 @@ class SeriesWindows(DataModel):
             )
         if not self.scale:
             return X, y
-        training_part = values[: n_train + self.n_steps + self.horizon - 1]
-        # MaxAbsScaler first: the squares of huge and of tiny values leave the floating-point range.
-        scaler = make_pipeline(MaxAbsScaler(), StandardScaler()).fit(training_part.reshape(-1, 1))
-        scaled = scaler.transform(values.reshape(-1, 1))
+        column = values.reshape(-1, 1)
+        training_part = column[: n_train + self.n_steps + self.horizon - 1]
+        # In units of the peak, since squares of huge or tiny values leave the floating-point range.
+        peak = np.abs(training_part).max() or 1.0
+        scaled = StandardScaler().fit(training_part / peak).transform(column / peak)
         return make_windows(scaled, self.n_steps, self.horizon)
 
     def _sample(
@@ -244,7 +244,7 @@ def _check_series(series: Any) -> NDArray[Any]:
         raise ValueError(f"series must be 1-D, or 2-D with a column a channel, got {values.shape}.")
     bad = ~np.isfinite(values)
     if bad.any():
-        row, *column = np.argwhere(bad)[0]
+        row, *column = np.argwhere(bad)[0].tolist()
         kind = "a missing value (NaN)" if np.isnan(values[row, *column]) else "an infinite value"
         raise ValueError(
             f"The series has {kind} at {_where(series, row, *column)}; {bad.sum()} of its "

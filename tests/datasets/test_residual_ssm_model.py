@@ -90,7 +90,9 @@ def test_noise_is_added_independently_of_the_sign_event():
     X_noisy, y_noisy = noisy.sample(n_samples, shift=OOD, random_state=0)
     u = np.column_stack([X, y])
     noise = (np.column_stack([X_noisy, y_noisy]) - u) / 0.2
-    np.testing.assert_allclose(noise.T @ noise / n_samples, np.eye(7), atol=5 * np.sqrt(2 / n_samples))
+    np.testing.assert_allclose(
+        noise.T @ noise / n_samples, np.eye(7), atol=5 * np.sqrt(2 / n_samples)
+    )
     np.testing.assert_allclose(noise.T @ u / n_samples, 0.0, atol=5 / np.sqrt(n_samples))
     assert not np.all(X_noisy[:, -1] * y_noisy < 0)
 
@@ -113,7 +115,9 @@ def test_bad_parameters_are_named(parameters, message):
         ResidualSSM(**parameters).sample(3)
 
 
-@pytest.mark.parametrize("method", ["zero_risk", "persistence_risk", "best_residual_risk", "sample"])
+@pytest.mark.parametrize(
+    "method", ["zero_risk", "persistence_risk", "best_residual_risk", "sample"]
+)
 def test_unknown_shift_is_refused(method):
     arguments = (3,) if method == "sample" else ()
     with pytest.raises(ValueError, match="sign_inconsistent"):

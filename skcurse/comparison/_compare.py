@@ -46,7 +46,7 @@ class Fold(NamedTuple):
         model = self.data_model
         if self.split is not None:
             train, test = self.split
-            X, y = _windows(model, train)
+            X, y = model.windows(n_train=int(train.max()) + 1)  # later rows set no scale
             return (X[train], y[train]), {None: (X[test], y[test])}
 
         def sample(n: int, shift: str | None, stream: int) -> Sample:
@@ -55,17 +55,6 @@ class Fold(NamedTuple):
 
         tests = {law: sample(self.n_test, law, i) for i, law in enumerate(_laws(model), start=1)}
         return sample(self.n_samples, None, 0), tests
-
-
-def _windows(model: Any, train: NDArray[np.intp]) -> Sample:
-    """All windows of a series, in the units of the rows that the training windows cover."""
-    X, y = model.sample(model.n_windows)
-    if not getattr(model, "scale", False):
-        return X, y
-    first, last = train.min(), train.max()
-    covered = np.concatenate([X[first], X[first + 1 : last + 1, -1], np.atleast_1d(y[last])])
-    spread = covered.std() or 1.0
-    return (X - covered.mean()) / spread, (y - covered.mean()) / spread
 
 
 class Cell(NamedTuple):
@@ -98,8 +87,8 @@ def compare(
         What is compared: estimators, searches included, or names of registered ones; a dict gives
         them names of your own.
     data_models : dict, list, str or DataModel
-        What they are compared on, likewise. One that is ``time_ordered``, such as `SeriesWindows`,
-        is split in time order and standardised by each training part; every other is sampled.
+        What they are compared on, likewise. A series, that is one with ``windows(n_train)``
+        like `SeriesWindows`, is split in time order; every other one is sampled.
     diagnostics : dict, list or str, default=None
         Names of registered diagnostics, or a dict of functions ``(estimator, X, y) -> float``.
         Each is evaluated on the test sample of every law.
@@ -303,7 +292,7 @@ def _folds(model: Any, cv: Any, n_samples: int, n_test: int, seeds: NDArray[Any]
     if _is_series(model):
         if isinstance(cv, Integral):
             cv = TimeSeriesSplit(int(cv), gap=model.horizon - 1)
-        splits = check_cv(cv).split(np.empty(model.n_windows))
+        splits = check_cv(cv).split(model.windows()[0])
     else:
         for shift in _laws(model):  # bad parameters are told here, not in a worker
             model.sample(1, shift=shift, random_state=0)
@@ -319,7 +308,7 @@ def _laws(model: Any) -> tuple[str | None, ...]:
 
 
 def _is_series(model: Any) -> bool:
-    return getattr(model, "time_ordered", False)
+    return hasattr(model, "windows")
 
 
 def _references(name: str, model: DataModel, params: dict[str, Any]) -> list[Reference]:

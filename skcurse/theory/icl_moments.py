@@ -151,10 +151,11 @@ def group_gradient(
 
     # -E[a x_n² + a x_n (1 - a)]: what the query feature takes from n.
     taken = dd @ (k * c3) + d @ (k * c3 * s_d) + dv @ (2 * k * c2)
-    # E[x_n x_m (x_m - x_n)] summed over m: exchange among the others. Differences from a reference
-    # group, so that equal features exchange exactly nothing.
-    ref = int(np.argmax(others * p * e))
-    gap_d, gap_v = d - d[ref], v - v[ref]
+    # E[x_n x_m (x_m - x_n)] summed over m: exchange among the others. Differences from the group
+    # with most weight at each node, so that equal features exchange exactly nothing.
+    lead = np.argmax(others[:, None] * d, axis=0)[None]
+    gap_d = d - np.take_along_axis(d, lead, axis=0)
+    gap_v = v - np.take_along_axis(v, lead, axis=0)
     exchange = d @ (c3 * (others @ (d * gap_d)) + c2 * (others @ (d * gap_v)))
     exchange -= (d * gap_d) @ (c3 * s_d) + (d * gap_v) @ (c2 * s_d)
     volume = d @ (c3 * (others @ (d * abs(gap_d))) + c2 * (others @ (d * abs(gap_v))))

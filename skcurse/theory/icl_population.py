@@ -241,7 +241,7 @@ def population_descent(
         Query features to follow; None is all K. Those with equal p share one computation.
     record : int or sequence of int, default=None
         Stride, or the steps to record; the first and the last step always are. None is every
-        step up to 1,000, then 1,000 log-spaced ones.
+        step of a run of under 1,000, else at most 1,000 log-spaced ones.
     epsilon : float or sequence of float, default=None
         Stop once the loss of each of `queries` is within the smallest epsilon of its
         `loss_infimum`; the step at which each epsilon is first met is returned, to one step.

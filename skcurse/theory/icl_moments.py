@@ -154,12 +154,14 @@ def group_gradient(
     # E[x_n x_m (x_m - x_n)] summed over m: exchange among the others. Differences from the group
     # with most weight at each node, so that equal features exchange exactly nothing.
     lead = np.argmax(others[:, None] * d, axis=0)[None]
-    gap_d = d - np.take_along_axis(d, lead, axis=0)
-    gap_v = v - np.take_along_axis(v, lead, axis=0)
-    exchange = d @ (c3 * (others @ (d * gap_d)) + c2 * (others @ (d * gap_v)))
-    exchange -= (d * gap_d) @ (c3 * s_d) + (d * gap_v) @ (c2 * s_d)
-    volume = d @ (c3 * (others @ (d * abs(gap_d))) + c2 * (others @ (d * abs(gap_v))))
-    volume += (d * abs(gap_d)) @ (c3 * s_d) + (d * abs(gap_v)) @ (c2 * s_d)
+    lead_d, lead_v = np.take_along_axis(d, lead, axis=0), np.take_along_axis(v, lead, axis=0)
+    gap_d, gap_v = d * (d - lead_d), d * (v - lead_v)
+    exchange = d @ (c3 * (others @ gap_d) + c2 * (others @ gap_v))
+    exchange -= gap_d @ (c3 * s_d) + gap_v @ (c2 * s_d)
+    # A gap carries the rounding of both its terms, unless it is exactly zero.
+    gap_d, gap_v = d * (d + lead_d) * (gap_d != 0), d * (v + lead_v) * (gap_v != 0)
+    volume = d @ (c3 * (others @ gap_d) + c2 * (others @ gap_v))
+    volume += gap_d @ (c3 * s_d) + gap_v @ (c2 * s_d)
     rates, mass = exchange - taken, volume + taken
     rates[0] = mass[0] = alpha.sum()
     return GroupGradient(rates, loss, attention, mass)

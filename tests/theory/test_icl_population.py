@@ -25,8 +25,8 @@ def compositions(total, parts):
 
 
 def enumerated(logits, p, n_context, query):
-    """Lemma 4.1 and Lemma A.6 summed over all counts in 40 digits: rates, loss, attention."""
-    with mpmath.workdps(40):
+    """Lemma 4.1 and Lemma A.6 summed over all counts, in digits enough for what cancels."""
+    with mpmath.workdps(40 + int(np.ptp(logits))):
         p = [mpmath.mpf(float(x)) for x in p]
         p = [x / sum(p) for x in p]
         e = [mpmath.exp(float(x)) for x in logits]
@@ -64,6 +64,8 @@ INSTANCES = {
     "wide-up": ([0.5, 0.3, 0.2], 7, [50.0, -50.0, 0.0], 0),
     "wide-down": ([0.5, 0.3, 0.2], 7, [-50.0, 50.0, 0.0], 0),
     "wide-other": ([0.5, 0.3, 0.2], 7, [1.0, 50.0, -50.0], 0),
+    "as-wide-as-allowed": ([0.5, 0.3, 0.2], 5, [0.0, 599.0, 300.0], 0),
+    "nearly-equal": ([1e-10, 0.5 - 1e-13, 0.5 + 1e-13 - 1e-10], 7, [0.0, 1e-12, 0.0], 0),
     "rare-query": ([1e-9, 0.6, 0.4 - 1e-9], 6, [3.0, 0.0, 1.0], 0),
     "rare-other": ([0.6, 1e-9, 0.4 - 1e-9], 6, [3.0, 40.0, 1.0], 0),
     "absent-other": ([0.6, 0.0, 0.4], 6, [1.0, 90.0, 0.0], 0),

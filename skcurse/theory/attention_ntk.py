@@ -1,15 +1,4 @@
-r"""The attention network of the curse-of-attention paper: output, gradient, kernel and training.
-
-For a window :math:`x \in \mathbb{R}^d` whose last entry :math:`x_d` is the query,
-
-.. math::
-    f(x) = \frac{1}{\sqrt m} \sum_{r=1}^m a_r \langle S_r(x), x \rangle, \qquad
-    S_r(x) = \mathrm{softmax}(w_r x_d x),
-
-with fixed signs :math:`a_r` and trained weights :math:`w_r`. The derivative is
-:math:`\partial f/\partial w_r = a_r x_d \mathrm{var}_r(x)/\sqrt m`. The functions here use that
-formula directly: ``n_samples * n_neurons * n_features`` exponentials a step, in blocks. They are
-the reference for every faster way.
+r"""Training of the attention network by gradient descent; the theory's names in one place.
 
 `gradient_descent` binds the data to `loss_gradient` and hands it to
 `skcurse.theory.descent.descend`; another source of the loss and its gradient shares that loop by
@@ -21,8 +10,7 @@ the map and are combined in order, so a parallel map gives the same bits.
 
 References
 ----------
-.. [1] Ke, Liang, Shi, Song, Yang, "Curse of Attention", arXiv:2412.06061, Definitions 4.3, D.1-D.4,
-   E.1-E.4 and F.1-F.2.
+.. [1] Ke, Liang, Shi, Song, Yang, "Curse of Attention", arXiv:2412.06061.
 """
 
 import math
@@ -33,6 +21,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skcurse.theory.attention_network import (
+    LossGradient,
+    forward,
+    initial_network,
+    loss_gradient,
+    rounding_loss,
+)
 from skcurse.theory.descent import Descent, Step, descend
 from skcurse.theory.ntk import (
     kernel_features,
@@ -42,22 +37,19 @@ from skcurse.theory.ntk import (
 )
 from skcurse.theory.tilted_moments import (
     BLOCK_BYTES,
-    Array,
     Map,
-    Tilts,
     last_step_attention,
-    query_moments,
-    row_tasks,
     tilted_moments,
-    tilts,
 )
 
 __all__ = [
+    "Descent",
     "DescentTerms",
     "LossGradient",
     "descent_terms",
     "forward",
     "gradient_descent",
+    "initial_network",
     "kernel_features",
     "largest_stable_rate",
     "last_step_attention",
@@ -66,13 +58,6 @@ __all__ = [
     "ntk_singular_values",
     "tilted_moments",
 ]
-
-
-class LossGradient(NamedTuple):
-    """The loss, and its gradient in the shape of the weights."""
-
-    loss: float
-    gradient: Array
 
 
 class DescentTerms(NamedTuple):
@@ -94,134 +79,6 @@ class DescentTerms(NamedTuple):
     remainder: float
     quadratic: float
     change: float
-
-
-def forward(
-    X: ArrayLike,
-    weights: ArrayLike,
-    signs: ArrayLike,
-    *,
-    block_bytes: int = BLOCK_BYTES,
-    map: Map = map,
-) -> Array:
-    r"""Output of the network.
-
-    Parameters
-    ----------
-    X : array-like of shape (n_samples, n_features)
-        Windows; the last entry of each is the query.
-    weights : array-like of shape (n_neurons,) or (n_outputs, n_neurons)
-        Weights; each row is a network of its own.
-    signs : array-like of shape (n_neurons,)
-        Second layer, +1 or -1.
-    block_bytes : int, default=2**27
-        Most bytes of temporaries beside the result.
-    map : callable, default=map
-        Applies a function to blocks of rows; a parallel one gives the same bits.
-
-    Returns
-    -------
-    prediction : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-        :math:`f(x) = m^{-1/2} \sum_r a_r \langle S_r(x), x \rangle`.
-
-    References
-    ----------
-    .. [1] Ke et al., "Curse of Attention", arXiv:2412.06061, Definition 4.3.
-
-    Examples
-    --------
-    >>> from skcurse.theory.attention_ntk import forward
-    >>> forward([[1.0, 3.0, 2.0]], [0.0], [1.0])
-    array([2.])
-    """
-    X = np.asarray(X, dtype=np.float64)
-    W = np.asarray(weights, dtype=np.float64)
-    networks = [_network(w, signs) for w in np.atleast_2d(W)]
-    tasks = row_tasks(X, W.shape[-1], block_bytes)
-    out = np.empty((len(X), len(networks)))
-    for k, network in enumerate(networks):
-        parts = map(partial(_outputs, network=network), [X[rows] for rows in tasks])
-        for rows, part in zip(tasks, parts, strict=True):
-            out[rows, k] = part
-    return out[:, 0] if W.ndim == 1 else out
-
-
-def loss_gradient(
-    X: ArrayLike,
-    y: ArrayLike,
-    weights: ArrayLike,
-    signs: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-    alpha: float = 0.0,
-    initial_weights: ArrayLike | None = None,
-    block_bytes: int = BLOCK_BYTES,
-    map: Map = map,
-) -> LossGradient:
-    r"""Squared loss of the network and its gradient.
-
-    Parameters
-    ----------
-    X : array-like of shape (n_samples, n_features)
-        Windows; the last entry of each is the query.
-    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-        Targets.
-    weights : array-like of shape (n_neurons,) or (n_outputs, n_neurons)
-        Weights; each row is a network of its own and has its own column of `y`.
-    signs : array-like of shape (n_neurons,)
-        Second layer, +1 or -1.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Weights of the rows.
-    alpha : float, default=0.0
-        Ridge towards `initial_weights`.
-    initial_weights : array-like of shape (n_neurons,) or (n_outputs, n_neurons), default=None
-        The weights at initialisation; needed if `alpha` is not 0.
-    block_bytes : int, default=2**27
-        Most bytes of temporaries beside the result.
-    map : callable, default=map
-        Applies a function to blocks of rows; a parallel one gives the same bits.
-
-    Returns
-    -------
-    loss : float
-        The sum over outputs.
-    gradient : ndarray, of the shape of `weights`
-        Its derivative. Both may be infinite or NaN where `X` or `y` is too large.
-
-    Notes
-    -----
-    .. math::
-        L = \tfrac12 \sum_i s_i (F_i - y_i)^2 + \tfrac\alpha2 \sum_r (w_r - w_r(0))^2, \qquad
-        \frac{\partial F_i}{\partial w_r} = \frac{a_r}{\sqrt m} x_{i,d} \mathrm{var}_r(x_i).
-
-    References
-    ----------
-    .. [1] Ke et al., "Curse of Attention", arXiv:2412.06061, Definitions E.1-E.4.
-
-    Examples
-    --------
-    >>> from skcurse.theory.attention_ntk import loss_gradient
-    >>> loss_gradient([[1.0, 3.0, 2.0]], [1.0], [0.0], [1.0])
-    LossGradient(loss=0.5, gradient=array([1.33333333]))
-    """
-    X = np.asarray(X, dtype=np.float64)
-    W = np.asarray(weights, dtype=np.float64)
-    Y = np.asarray(y, dtype=np.float64).reshape(len(X), -1)
-    s = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    loss, gradient = 0.0, np.zeros_like(W)
-    tasks = row_tasks(X, W.shape[-1], block_bytes)
-    for target, w, g in zip(Y.T, np.atleast_2d(W), np.atleast_2d(gradient), strict=True):
-        network = _network(w, signs)
-        blocks = [(X[rows], target[rows], s[rows]) for rows in tasks]
-        for part in map(partial(_block_gradient, network=network), *zip(*blocks, strict=True)):
-            loss += part.loss
-            g[network.tilt.order] += part.gradient
-    if alpha:
-        shift = W - np.asarray(initial_weights, dtype=np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):
-            loss += 0.5 * alpha * float(np.sum(shift * shift))
-            gradient += alpha * shift
-    return LossGradient(loss, gradient)
 
 
 def gradient_descent(
@@ -324,6 +181,7 @@ def gradient_descent(
         max_iter=max_iter,
         tol=tol,
         n_iter_no_change=n_iter_no_change,
+        noise=rounding_loss(X, y, signs, sample_weight=sample_weight),
         watch=watch,
     )
 
@@ -396,34 +254,3 @@ def descent_terms(
     linear = float(np.sum(column * residual * shift))
     quadratic = 0.5 * float(np.sum(column * shift**2))
     return DescentTerms(kernel, linear - kernel, quadratic, end.loss - loss)
-
-
-class _Network(NamedTuple):
-    """One network, its neurons in the order of `tilt`."""
-
-    tilt: Tilts
-    output: Array  # a_r / sqrt(m)
-
-
-def _network(weights: Array, signs: ArrayLike) -> _Network:
-    """Sort the neurons and scale the second layer."""
-    tilt = tilts(weights)
-    signs = np.asarray(signs, dtype=np.float64)
-    return _Network(tilt, signs[tilt.order] / math.sqrt(len(weights)))
-
-
-def _outputs(X: Array, network: _Network) -> Array:
-    """F for a block of rows: the mean is measured from x_d, which the signs then weigh as one."""
-    mean = query_moments(X, network.tilt).mean
-    return mean @ network.output + X[:, -1] * network.output.sum()
-
-
-def _block_gradient(X: Array, y: Array, s: Array, network: _Network) -> LossGradient:
-    """Loss of a block of rows, and its gradient in the order of the sorted neurons."""
-    # What overflows here shows in the result, where the caller decides.
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean, var = query_moments(X, network.tilt)
-        residual = mean @ network.output + X[:, -1] * network.output.sum() - y
-        pull = s * residual
-        gradient = network.output * ((pull * X[:, -1]) @ var)
-        return LossGradient(0.5 * float(pull @ residual), gradient)

@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Objective = Callable[[Array], tuple[Any, ...]]
 
-# A transient rise of the loss above its start is allowed up to this factor.
+# A long step may lift the loss for a while before it settles in a flatter place; what rises beyond
+# the first factor at any time, or beyond the second at the end, has diverged.
 _GROWTH_LIMIT = 1e3
+_FINAL_LIMIT = 2.0
 
 
 class Descent(NamedTuple):
@@ -37,8 +39,8 @@ class Descent(NamedTuple):
     n_iter : int
         Steps taken.
     converged : bool
-        Whether the run ended because the loss no longer changed, or because `watch` ended it,
-        rather than at `max_iter`.
+        Whether the run ended because the loss no longer changed, at a value not above the first, or
+        because `watch` ended it, rather than at `max_iter`.
     learning_rate : float
         The step size.
     """
@@ -80,6 +82,7 @@ def descend(
     max_iter: int = 1000,
     tol: float = 1e-4,
     n_iter_no_change: int = 10,
+    noise: float = 0.0,
     watch: Callable[[Step], bool] | None = None,
 ) -> Descent:
     """Gradient descent with a fixed step.
@@ -101,6 +104,8 @@ def descend(
         no more than `tol` times the latter, or when the gradient is exactly zero.
     n_iter_no_change : int, default=10
         See `tol`.
+    noise : float, default=0.0
+        A loss that rounding errors alone would make: not above it there is nothing left to learn.
     watch : callable, default=None
         Called with the `Step` after every step; a true return value ends the run.
 
@@ -113,7 +118,7 @@ def descend(
     ------
     ValueError
         If the loss or its gradient at the start is not finite; or if the run diverges: a loss that
-        is not finite, that exceeds 1,000 times the first, or that is above the first at the end.
+        is not finite, that exceeds 1,000 times the first, or ends above twice the first.
 
     Examples
     --------
@@ -129,43 +134,40 @@ def descend(
     """
     recent: deque[float] = deque(maxlen=n_iter_no_change + 1)
     losses: list[float] = []
-    converged = False
     for step in descent_steps(objective, weights, learning_rate):
         losses.append(step.loss)
         recent.append(step.loss)
-        _check_finite(step, losses[0], learning_rate, largest_stable_rate)
-        ended = watch is not None and step.n_iter > 0 and watch(step)
-        flat = len(recent) > n_iter_no_change and abs(recent[0] - step.loss) <= tol * recent[0]
-        converged = ended or flat or not step.gradient.any()
-        if converged or step.n_iter == max_iter:
+        scale = max(losses[0], noise)
+        if _is_lost(step, _GROWTH_LIMIT * scale):
             break
-    # An increase by rounding alone, at a start that is already the minimum, is no divergence.
-    if step.loss > losses[0] * (1 + 1e-9) + np.finfo(float).tiny:
-        raise _divergence(step, losses[0], learning_rate, largest_stable_rate)
+        ended = watch is not None and step.n_iter > 0 and watch(step)
+        still = step.loss <= noise or not step.gradient.any()
+        flat = len(recent) > n_iter_no_change and abs(recent[0] - step.loss) <= tol * recent[0]
+        if ended or still or flat or step.n_iter == max_iter:
+            break
+    if _is_lost(step, _FINAL_LIMIT * scale):
+        evidence = f": the loss went from {losses[0]:.6g} to {step.loss:.6g} in {step.n_iter} steps"
+        raise divergence(learning_rate, largest_stable_rate(), evidence)
+    converged = ended or still or (flat and step.loss <= losses[0])
     return Descent(step.weights, np.array(losses), step.n_iter, converged, learning_rate)
 
 
-def _check_finite(
-    step: Step, first: float, learning_rate: float, largest_stable_rate: Callable[[], float]
-) -> None:
-    """Raise where the run is lost."""
-    if np.isfinite(step.loss) and np.isfinite(step.gradient).all():
-        if step.loss <= _GROWTH_LIMIT * first:
-            return
-    elif step.n_iter == 0:
-        raise ValueError(
-            "The loss or its gradient overflows at the initial weights: X or y holds values too "
-            "large for this model. Rescale them, for example to unit variance."
-        )
-    raise _divergence(step, first, learning_rate, largest_stable_rate)
-
-
-def _divergence(
-    step: Step, first: float, learning_rate: float, largest_stable_rate: Callable[[], float]
-) -> ValueError:
+def divergence(learning_rate: float, largest_stable_rate: float, evidence: str = "") -> ValueError:
     """Describe a run whose step is too long."""
     return ValueError(
-        f"Gradient descent diverges with learning_rate={learning_rate:.6g}: the loss went from "
-        f"{first:.6g} to {step.loss:.6g} in {step.n_iter} steps. The largest stable learning rate "
-        f"at initialisation is {largest_stable_rate():.6g}; use a smaller value, or 'auto'."
+        f"Gradient descent diverges with learning_rate={learning_rate:.6g}{evidence}. The largest "
+        f"stable learning rate at initialisation is {largest_stable_rate:.6g}; use a smaller "
+        "value, or 'auto'."
     )
+
+
+def _is_lost(step: Step, limit: float) -> bool:
+    """Whether the loss or its gradient is not finite, or the loss is above the limit."""
+    if not (np.isfinite(step.loss) and np.isfinite(step.gradient).all()):
+        if step.n_iter == 0:
+            raise ValueError(
+                "The loss or its gradient overflows at the initial weights: X or y holds values "
+                "too large for this model. Rescale them, for example to unit variance."
+            )
+        return True
+    return step.loss > limit

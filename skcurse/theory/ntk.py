@@ -73,6 +73,53 @@ def kernel_features(
     return features
 
 
+def feature_product(
+    X: ArrayLike,
+    weights: ArrayLike,
+    coefficients: Array,
+    *,
+    block_bytes: int = BLOCK_BYTES,
+    map: Map = map,
+) -> Array:
+    """Multiply the features with coefficients without holding them.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        Windows; the last entry of each is the query.
+    weights : array-like of shape (n_neurons,)
+        Weights of one network.
+    coefficients : ndarray of shape (n_neurons, n_outputs)
+        What to multiply with.
+    block_bytes : int, default=2**27
+        Most bytes of temporaries beside the result.
+    map : callable, default=map
+        Applies a function to blocks of rows; a parallel one gives the same bits.
+
+    Returns
+    -------
+    product : ndarray of shape (n_samples, n_outputs)
+        ``kernel_features(X, weights) @ coefficients``.
+
+    Raises
+    ------
+    ValueError
+        If a feature overflows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skcurse.theory.ntk import feature_product
+    >>> feature_product([[1.0, 3.0, 2.0]], [0.0], np.array([[3.0]])).round(6)
+    array([[4.]])
+    """
+    X = np.asarray(X, dtype=np.float64)
+    product = np.empty((len(X), coefficients.shape[1]))
+    for rows, part in _feature_blocks(X, weights, block_bytes, map):
+        product[rows] = part @ coefficients
+    return product
+
+
 def neural_tangent_kernel(
     X: ArrayLike,
     Y: ArrayLike | None,

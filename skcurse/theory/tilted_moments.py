@@ -229,7 +229,7 @@ def _exponentials(side: _Side, cache_bytes: int) -> Iterator[tuple[slice, slice,
     (n, d), m = side.distance.shape, len(side.sizes)
     cells = max(d, cache_bytes // 8)
     width = math.ceil(m / math.ceil(m * d / cells))
-    height = min(n, cells // (width * d))
+    height = max(1, min(n, cells // (width * d)))
     buffer = np.empty(height * d * width)
     exponent = -side.distance[:, :, None]
     for i in range(0, n, height):

@@ -77,6 +77,14 @@ def test_series_is_stationary():
         np.testing.assert_allclose(np.diag(gram, lag), gram[0, lag], atol=1e-12)
 
 
+def test_read_out_is_tilted_exponentially_over_the_eigenvectors():
+    system = make_system(12, 4, 0.6)
+    values, vectors = np.linalg.eig(system.M)
+    weights = np.abs(system.C @ vectors) ** 2
+    slope, offset = np.polyfit(values.real, np.log(weights), 1)
+    np.testing.assert_allclose(np.log(weights), slope * values.real + offset, atol=1e-9)
+
+
 def test_angles_are_spread_one_in_each_cell():
     for seed in range(20):
         angles = spread_angles(21, np.random.default_rng(seed))

@@ -113,7 +113,8 @@ def _locate(name: str, data_home: str | os.PathLike[str] | None, download: bool)
     folder, file = home / "ett", f"{name}.csv"
     for path in (folder / file, home / file):
         if path.is_file():
-            _check_sha256(path, _SHA256[name])
+            if flaw := _flaw(path, _SHA256[name]):
+                raise OSError(f"{path} {flaw}: remove it to fetch it again.")
             return path
     if not download:
         raise OSError(f"{file} is neither in {folder} nor in {home}; download_if_missing is False.")
@@ -125,22 +126,22 @@ def _locate(name: str, data_home: str | os.PathLike[str] | None, download: bool)
             part = Path(scratch) / file
             with urlopen(url, timeout=_TIMEOUT) as response, part.open("wb") as target:
                 shutil.copyfileobj(response, target)
-            _check_sha256(part, _SHA256[name])
+            if flaw := _flaw(part, _SHA256[name]):
+                raise OSError(f"the download {flaw}")
             os.replace(part, folder / file)
     except (OSError, HTTPException) as error:
         raise OSError(
-            f"Could not fetch {url} to {folder}: {error} A copy of the file put there, or its "
+            f"Could not fetch {url} to {folder}: {error}. A copy of the file put there, or its "
             "folder as data_home, is used without the network."
         ) from error
     return folder / file
 
 
-def _check_sha256(path: Path, expected: str) -> None:
-    """Raise OSError unless the file has the expected sha256 sum."""
+def _flaw(path: Path, sha256: str) -> str | None:
+    """What is wrong with a file that has not the expected sha256 sum."""
     with path.open("rb") as stream:
         actual = hashlib.file_digest(stream, "sha256").hexdigest()
-    if actual != expected:
-        raise OSError(
-            f"{path} ({path.stat().st_size} bytes) is truncated or changed: its sha256 sum is "
-            f"{actual}, not {expected}. Remove it and fetch it again."
-        )
+    if actual == sha256:
+        return None
+    size = path.stat().st_size
+    return f"is truncated or changed ({size} bytes; its sha256 sum is {actual}, not {sha256})"

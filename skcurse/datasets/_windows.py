@@ -85,8 +85,8 @@ def make_windows(
     Notes
     -----
     For one channel, X and y are strided views of the series (of the caller's own array, if that is
-    one of floats), so n_windows * n_steps values cost the memory of n_rows. Several channels cannot
-    be one strided array: then each of the two is part of one copy, of n_windows rows of
+    one of floats), so n_windows * n_steps values cost the memory of n_rows. Windows of several
+    channels have no common stride: there, X and y are parts of one copy of n_windows rows of
     ``n_steps + horizon`` values.
 
     Examples

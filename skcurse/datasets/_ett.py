@@ -138,7 +138,7 @@ def _locate(name: str, data_home: str | os.PathLike[str] | None, download: bool)
 
 
 def _flaw(path: Path, sha256: str) -> str | None:
-    """What is wrong with a file that has not the expected sha256 sum."""
+    """Say what is wrong with a file unless it has the expected sha256 sum."""
     with path.open("rb") as stream:
         actual = hashlib.file_digest(stream, "sha256").hexdigest()
     if actual == sha256:

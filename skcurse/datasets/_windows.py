@@ -184,8 +184,8 @@ class SeriesWindows(DataModel):
         Raises
         ------
         ValueError
-            As in `make_windows`; if the series has several columns; or if it has fewer than
-            `n_train` windows.
+            As in `make_windows`; if the series has several columns; or if `n_train` is
+            not between 1 and its number of windows.
 
         Examples
         --------
@@ -203,10 +203,11 @@ class SeriesWindows(DataModel):
             )
         X, y = make_windows(values.ravel(), self.n_steps, self.horizon)
         n_train = len(X) if n_train is None else n_train
-        if n_train > len(X):
+        if not 1 <= n_train <= len(X):
             raise ValueError(
-                f"{n_train} windows are more than the {len(X)} that a series of {len(values)} rows "
-                f"has with n_steps={self.n_steps} and horizon={self.horizon}."
+                f"The number of windows must be between 1 and {len(X)}, the windows of a series of "
+                f"{len(values)} rows with n_steps={self.n_steps} and horizon={self.horizon}, got "
+                f"{n_train}."
             )
         if not self.scale:
             return X, y

@@ -209,10 +209,10 @@ def test_caller_and_series_windows_do_not_write_to_each_other():
     assert np.abs(X).max() > 1.0
 
 
-@pytest.mark.parametrize("call", ["sample", "windows"])
-def test_more_windows_than_there_are_is_an_error_with_the_numbers(call):
-    with pytest.raises(ValueError, match=r"55 windows .* 54 .* 60 rows .* n_steps=6"):
-        getattr(SeriesWindows(SERIES, 6), call)(55)
+@pytest.mark.parametrize(("call", "n_windows"), [("sample", 55), ("windows", 55), ("windows", 0)])
+def test_more_windows_than_there_are_is_an_error_with_the_numbers(call, n_windows):
+    with pytest.raises(ValueError, match=rf"between 1 and 54.* 60 rows .*n_steps=6.*{n_windows}"):
+        getattr(SeriesWindows(SERIES, 6), call)(n_windows)
 
 
 def test_series_windows_take_one_channel_and_no_shift():

@@ -1,47 +1,50 @@
-"""The built-in plugin: what skcurse itself offers, through the hooks that every plugin uses."""
+"""The built-in plugin: what skcurse itself offers, through the hooks that every plugin uses.
 
-import pkgutil
-from typing import Any
+The host imports this module, by name, at the first look-up: not before, and from nowhere else.
+"""
 
+from collections.abc import Callable
+
+from sklearn.base import BaseEstimator
+
+from skcurse import diagnostics
+from skcurse.datasets import DataModel, ICLPrompts, ResidualSSM
+from skcurse.estimators.attention_ntk import AttentionNTKRegressor
+from skcurse.estimators.residual_linear import ResidualLinearRegressor
+from skcurse.estimators.residual_target import ResidualTargetRegressor
+from skcurse.estimators.softmax_icl import SoftmaxICLRegressor
 from skcurse.hookspecs import hookimpl
 
 
-def _resolved(paths: dict[str, str]) -> dict[str, Any]:
-    """Import what the dotted names stand for."""
-    found = {}
-    for name, path in paths.items():
-        try:
-            found[name] = pkgutil.resolve_name(f"skcurse.{path}")
-        except (ImportError, AttributeError):  # until every module exists
-            continue
-    return found
+@hookimpl
+def skcurse_data_models() -> dict[str, type[DataModel]]:
+    """Offer the papers' data."""
+    return {"residual_ssm": ResidualSSM, "icl_prompts": ICLPrompts}
 
 
 @hookimpl
-def skcurse_data_models() -> dict[str, Any]:
-    """Offer the residual state space model and in-context prompts."""
-    return _resolved({"residual_ssm": "datasets:ResidualSSM", "icl_prompts": "datasets:ICLPrompts"})
-
-
-@hookimpl
-def skcurse_diagnostics() -> dict[str, Any]:
+def skcurse_diagnostics() -> dict[str, Callable[..., float]]:
     """Offer the papers' quantities."""
-    names = (
-        "weight_sign_alignment", "update_alignment", "last_step_attention", "sign_agreement",
-        "weight_movement", "kernel_drift", "ntk_min_eigenvalue", "ntk_effective_rank",
-        "attention_concentration", "loss_floor_gap",
-    )  # fmt: skip
-    return _resolved({name: f"diagnostics:{name}" for name in names})
+    return {
+        "weight_sign_alignment": diagnostics.weight_sign_alignment,
+        "update_alignment": diagnostics.update_alignment,
+        "last_step_attention": diagnostics.last_step_attention,
+        "sign_agreement": diagnostics.sign_agreement,
+        "weight_movement": diagnostics.weight_movement,
+        "kernel_drift": diagnostics.kernel_drift,
+        "ntk_min_eigenvalue": diagnostics.ntk_min_eigenvalue,
+        "ntk_effective_rank": diagnostics.ntk_effective_rank,
+        "attention_concentration": diagnostics.attention_concentration,
+        "loss_floor_gap": diagnostics.loss_floor_gap,
+    }
 
 
 @hookimpl
-def skcurse_estimators() -> dict[str, Any]:
-    """Offer attention, its in-context learner, and the residual models it is compared with."""
-    return _resolved(
-        {
-            "attention_ntk": "estimators.attention_ntk:AttentionNTKRegressor",
-            "residual_linear": "estimators.residual_linear:ResidualLinearRegressor",
-            "softmax_icl": "estimators.softmax_icl:SoftmaxICLRegressor",
-            "residual_target": "estimators.residual_target:ResidualTargetRegressor",
-        }
-    )
+def skcurse_estimators() -> dict[str, type[BaseEstimator]]:
+    """Offer attention, the in-context learner, and what they are compared with."""
+    return {
+        "attention_ntk": AttentionNTKRegressor,
+        "residual_linear": ResidualLinearRegressor,
+        "softmax_icl": SoftmaxICLRegressor,
+        "residual_target": ResidualTargetRegressor,
+    }

@@ -22,7 +22,10 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 class PluginError(ValueError):
-    """A plugin that breaks the contract: the message says what is wrong and who owns it."""
+    """A plugin that breaks the contract: each argument names one thing that is wrong."""
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.args))
 
 
 def _fault(kind: str, name: object, value: object) -> str | None:
@@ -105,5 +108,5 @@ def read_offers(plugin: object) -> dict[str, dict[str, Any]]:
             faults += [_fault(kind, name, value) for name, value in mapping.items()]
             offers[kind].update(mapping)
     if found := [fault for fault in faults if fault]:
-        raise PluginError("; ".join(found))
+        raise PluginError(*found)
     return offers

@@ -4,6 +4,10 @@ Built-in and third-party plugins go through the same hooks (:mod:`skcurse.hooksp
 on its own, so that a broken one is reported and costs nobody else anything. Nothing is looked for
 or imported before the first look-up. Names are resolved in the parent process, to objects that
 travel to workers: a worker never looks up a name.
+
+Environment variables, read at the first look-up: ``SKCURSE_PLUGINS``, a comma-separated list of the
+entry points to load ("" for none), and ``SKCURSE_STRICT_PLUGINS=1``, which makes a broken plugin an
+error instead of a warning.
 """
 
 import difflib
@@ -154,7 +158,7 @@ def _loaded() -> tuple[_Plugin, ...]:
     if plugins is None:
         plugins = _load(state)
     if state.strict and (broken := [p for p in plugins if p.state == "broken"]):
-        raise PluginError("; ".join(f"{p} is broken: {p.error}" for p in broken))
+        raise PluginError(*(f"{p} is broken: {p.error}" for p in broken))
     return plugins
 
 
@@ -217,7 +221,11 @@ def unregister(plugin: object) -> None:
     """
     with _lock:
         plugins = _loaded()
-        rest = tuple(p for p in plugins if p.source is not plugin and p.name != plugin)
+        rest = tuple(
+            p
+            for p in plugins
+            if p.name != plugin and not (p.state == "loaded" and p.source is plugin)
+        )
         if len(rest) == len(plugins):
             known = ", ".join(repr(p.name) for p in plugins)
             raise ValueError(f"No plugin {plugin!r} is registered; there are {known}.")

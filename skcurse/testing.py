@@ -138,7 +138,7 @@ def _plugin_problems(
     try:
         offers = read_offers(plugin)
     except PluginError as error:
-        yield from str(error).split("; ")
+        yield from error.args
         return
     except Exception as error:
         yield f"a hook raised {error!r}"
@@ -174,7 +174,7 @@ def _estimator_problems(cls: type[Any], expected: Mapping[str, str] | None) -> I
 
 def _data_model_problems(model: Any) -> Iterator[str]:
     try:
-        model = model() if isinstance(model, type) else clone(model)
+        model = clone(model() if isinstance(model, type) else model)
         model = pickle.loads(pickle.dumps(model.set_params(**model.get_params())))
     except Exception as error:
         yield f"constructing, cloning or pickling it raised {error!r}"

@@ -236,9 +236,15 @@ def test_the_same_plugin_twice():
         register(mine, name="mine")
 
 
-def test_unregister_of_a_stranger():
-    with pytest.raises(ValueError, match=r"'nobody'.*'skcurse'"):
-        unregister("nobody")
+@pytest.mark.parametrize("stranger", ["nobody", None, object()])
+def test_unregister_of_a_stranger(module, stranger):
+    with (
+        isolated_plugins(entry_points=[module("broken", "1 / 0")]),
+        warnings.catch_warnings(action="ignore"),
+    ):
+        with pytest.raises(ValueError, match=r"is registered.*'skcurse', 'broken'"):
+            unregister(stranger)
+        assert len(report()) == 2
 
 
 # ------------------------------------------------------------------------------ unknown names

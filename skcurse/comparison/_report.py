@@ -135,7 +135,7 @@ class Comparison:
         """
         from skcurse.displays import ComparisonDisplay
 
-        return ComparisonDisplay.from_comparison(self).plot(ax=ax)
+        return ComparisonDisplay.from_comparison(self, ax=ax)
 
     def __str__(self) -> str:
         parts = [_as_text(table) for table in self._tables()]
@@ -201,7 +201,9 @@ class Comparison:
         for name in self.diagnostics_:
             for law in self.laws_:
                 values = self.scores(name, law)[rows]
-                if not np.isnan(values).all():
+                here = self.scores(name)[rows]
+                repeats = law is not None and np.array_equal(values, here, equal_nan=True)
+                if not (repeats or np.isnan(values).all()):
                     label = name if law is None else f"{name}, {law}"
                     body.append([label, *map(_with_error, values)])
         return _Table(f"{where}: diagnostics", ["", *estimators], body)

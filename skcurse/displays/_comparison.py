@@ -130,14 +130,20 @@ class ComparisonDisplay:
         ImportError
             If matplotlib is not installed.
         """
+        own_figure = ax is None
         parameter = self._curve_parameter()
         if parameter is None:
             self._plot_rows(ax)
         else:
             self._plot_curves(ax, parameter)
+        self.figure_ = self.ax_.figure
         if self.title:
             self.ax_.set_title(self.title, fontsize=9)
-        self.figure_ = self.ax_.figure
+        legend = {"fontsize": 8, "frameon": False, "ncols": 2, "handletextpad": 0.4}
+        if own_figure:
+            self.figure_.legend(loc="outside upper center", **legend)
+        else:
+            self.ax_.legend(**legend)
         return self
 
     def _curve_parameter(self) -> str | None:
@@ -158,28 +164,29 @@ class ComparisonDisplay:
         ]
         known = dict.fromkeys(name for law in (self.references or {}).values() for name in law)
         n_lines = len(labels) + len(known) * len(self.points)
-        self.ax_ = ax = make_axes(ax, height=0.9 + 0.24 * n_lines)
+        self.ax_ = ax = make_axes(ax, height=1.0 + 0.24 * n_lines)
         for k, (law, values) in enumerate(self.errors.items()):
             style = {"color": COLORS[k], "marker": MARKERS[k], "linestyle": "none"}
+            offset = 0.26 * ((k + 0.5) / len(self.errors) - 0.5)  # equal errors stay visible
             flat = values.reshape(len(labels), -1)
-            ax.errorbar(flat.mean(axis=1), range(len(labels)), xerr=_standard_error(flat),
-                        label=law, markersize=5, **style)  # fmt: skip
+            ax.errorbar(flat.mean(axis=1), np.arange(len(labels)) + offset, markersize=5,
+                        xerr=_standard_error(flat), label=law, **style)  # fmt: skip
             risks = (self.references or {}).get(law, {})
             for j, name in enumerate(known):
                 rows = len(labels) + j * len(self.points) + np.arange(len(self.points))
                 if name in risks:
-                    ax.plot(risks[name], rows, markerfacecolor="none", markersize=5, **style)
+                    ax.plot(
+                        risks[name], rows + offset, markerfacecolor="none", markersize=5, **style
+                    )
         labels += [f"({name})" for name in known for _ in self.points]
         ax.set_yticks(range(n_lines), labels)
         ax.set_ylim(n_lines - 0.5, -0.5)
         ax.axhline(n_lines - len(known) * len(self.points) - 0.5, color="0.7", linewidth=0.8)
         ax.set_xscale("log")
-        ax.set_xlabel("mean squared error")
+        ax.set_xlabel("mean squared error", fontsize=9)
         ax.grid(axis="x", which="both", color="0.9", linewidth=0.6)
         ax.set_axisbelow(True)
         ax.tick_params(labelsize=8)
-        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0 if not self.title else 1.09),
-                  ncols=len(self.errors), frameon=False, fontsize=8, handletextpad=0.2)  # fmt: skip
 
     def _plot_curves(self, ax: Any, parameter: str) -> None:
         """Draw one curve an estimator and law; references are black."""
@@ -193,12 +200,14 @@ class ComparisonDisplay:
                             yerr=_standard_error(values[order, j]), color=COLORS[j % len(COLORS)],
                             marker=MARKERS[j % len(MARKERS)], markersize=4, linewidth=1.2,
                             label=name if k == 0 else None)  # fmt: skip
+            if "predict zero" in (risks := (self.references or {}).get(law, {})):
+                ax.plot(x[order], risks["predict zero"][order], color="0.4", linestyle=line,
+                        linewidth=0.8, label="(predict zero)" if k == 0 else None)  # fmt: skip
             ax.plot([], [], color="0.4", linestyle=line, label=law)
         ax.set_yscale("log")
-        ax.set_xlabel(parameter)
-        ax.set_ylabel("mean squared error")
+        ax.set_xlabel(parameter, fontsize=9)
+        ax.set_ylabel("mean squared error", fontsize=9)
         ax.tick_params(labelsize=8)
-        ax.legend(fontsize=7, frameon=False, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0))
 
 
 def _label(law: str | None) -> str:

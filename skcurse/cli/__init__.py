@@ -1,0 +1,135 @@
+"""The command line: ``skcurse compare`` and ``skcurse plugins``."""
+
+import argparse
+import json
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from skcurse.cli._experiment import ESTIMATORS, build_experiment
+from skcurse.cli._options import COMPARE
+from skcurse.cli._output import prepare_folder, write_figures, write_table
+from skcurse.cli._verdict import verdict
+from skcurse.comparison import compare
+from skcurse.plugins import report
+
+__all__ = ["ESTIMATORS", "build_parser", "main"]
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line.
+
+    Returns
+    -------
+    argparse.ArgumentParser
+        With the sub-commands as functions in ``run``.
+    """
+    parser = argparse.ArgumentParser(
+        prog="skcurse", description="Two theories of attention as scikit-learn estimators."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    comparing = commands.add_parser(
+        "compare",
+        help="compare attention with a residual linear network",
+        description="Compare forecasters in and out of distribution, on a data model or on a "
+        "series of your own; print a table and a verdict, write table.csv and figures.",
+    )
+    for flag, settings in COMPARE.items():
+        comparing.add_argument(flag, **settings)
+    comparing.set_defaults(run=_compare)
+    plugins = commands.add_parser("plugins", help="list every plugin, what it offers, its state")
+    plugins.add_argument("--json", action="store_true", help="as JSON")
+    plugins.set_defaults(run=_plugins)
+    return parser
+
+
+def _compare(args: argparse.Namespace) -> int:
+    """Run ``skcurse compare``."""
+    experiment = build_experiment(args)
+    folder = prepare_folder(args.out)
+    for note in experiment.notes:
+        print(note)
+    comparison = compare(
+        experiment.estimators,
+        experiment.data_models,
+        diagnostics=experiment.diagnostics,
+        data_grid=experiment.data_grid,
+        cv=experiment.cv,
+        n_samples=args.n_samples,
+        n_jobs=args.n_jobs,
+        random_state=args.seed,
+        error_score=np.nan,
+    )
+    print(f"\n{comparison}\n")
+    for line in verdict(comparison):
+        print(line)
+    written = [write_table(comparison, folder), *write_figures(comparison, folder)]
+    print(f"\nWritten: {', '.join(map(str, written))}")
+    return int(any(failure.score == "fit" for failure in comparison.failures_))
+
+
+def _plugins(args: argparse.Namespace) -> int:
+    """Run ``skcurse plugins``."""
+    rows = report()
+    if args.json:
+        print(json.dumps(rows, indent=2))
+        return 0
+    for row in rows:
+        origin = " ".join(filter(None, [row["distribution"], row["version"]])) or "run time"
+        print(f"{row['name']} ({origin}): {row['state']}")
+        if row["error"]:
+            print(f"  {row['error']}")
+        for kind in ("data_models", "diagnostics", "estimators"):
+            if row[kind]:
+                print(f"  {kind.replace('_', ' ')}: {', '.join(row[kind])}")
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    argv : sequence of str, default=None
+        Arguments, by default those of the process.
+
+    Returns
+    -------
+    int
+        Exit code: 0 if all went well, 1 if an estimator failed (the others are reported), 2 for
+        bad usage or bad input (one line on stderr), 130 if interrupted.
+
+    Raises
+    ------
+    SystemExit
+        By argparse, for ``--help`` (0) and for bad usage (2).
+
+    Examples
+    --------
+    >>> from skcurse.cli import main
+    >>> main(["plugins"])  # doctest: +ELLIPSIS
+    skcurse ...: loaded
+    ...
+    0
+    """
+    args = build_parser().parse_args(argv)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the table shows n_iter
+            code: int = args.run(args)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, say `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (ValueError, OSError) as error:
+        print(f"skcurse: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("skcurse: interrupted", file=sys.stderr)
+        return 130
+    else:
+        return code
+    return 0

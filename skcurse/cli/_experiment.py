@@ -1,0 +1,216 @@
+"""What the command line compares: data, estimators, diagnostics and folds."""
+
+import argparse
+import ast
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.dummy import DummyRegressor
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.utils.discovery import all_estimators
+
+from skcurse.cli._scores import n_iter, skill, skill_error
+from skcurse.datasets import SeriesWindows, load_co2, load_sunspots
+from skcurse.datasets._csv import read_csv_series
+from skcurse.estimators.attention_ntk import AttentionNTKRegressor
+from skcurse.estimators.residual_linear import ResidualLinearRegressor
+from skcurse.estimators.residual_target import ResidualTargetRegressor
+from skcurse.plugins import get_data_models, get_diagnostics, get_estimators
+
+SERIES = {"co2": load_co2, "sunspots": load_sunspots}
+DEFAULT_DIAGNOSTICS = (
+    "sign_agreement", "update_alignment", "weight_sign_alignment", "last_step_attention",
+    "weight_movement", "ntk_effective_rank",
+)  # fmt: skip
+
+
+class Experiment(NamedTuple):
+    """Arguments of `compare`, and what a reader should know about them."""
+
+    data_models: dict[str, Any]
+    data_grid: dict[str, list[Any]]
+    estimators: dict[str, Any]
+    diagnostics: dict[str, Callable[..., Any]]
+    cv: Any
+    notes: list[str]
+
+
+def _attention(horizon: int) -> Any:
+    return AttentionNTKRegressor(256, max_iter=300)
+
+
+def _residual_linear(horizon: int) -> Any:
+    return ResidualLinearRegressor()
+
+
+def _residual_ridge(horizon: int) -> Any:
+    alphas = [0.0, *np.logspace(-2, 4, 7)]
+    splits = TimeSeriesSplit(5, gap=horizon - 1)  # no target of a split is in its training rows
+    return GridSearchCV(
+        ResidualLinearRegressor(), {"alpha": alphas}, cv=splits, scoring="neg_mean_squared_error"
+    )
+
+
+def _persistence(horizon: int) -> Any:
+    return ResidualTargetRegressor(DummyRegressor(strategy="constant", constant=[0.0] * horizon))
+
+
+def _gradient_boosting(horizon: int) -> Any:
+    # What scikit-learn's guide advises first for a table of this size: it needs no tuning.
+    boosting = HistGradientBoostingRegressor()
+    return boosting if horizon == 1 else MultiOutputRegressor(boosting)
+
+
+ESTIMATORS: dict[str, Callable[[int], Any]] = {
+    "attention": _attention,
+    "residual_linear": _residual_linear,
+    "residual_ridge": _residual_ridge,
+    "persistence": _persistence,
+    "gradient_boosting": _gradient_boosting,
+}
+
+
+def build_experiment(args: argparse.Namespace) -> Experiment:
+    """Turn the arguments of the command line into those of `compare`.
+
+    Raises
+    ------
+    ValueError
+        If they do not fit together; the message is for the user.
+    """
+    grid, settings = _parse_settings(args.set)
+    diagnostics: dict[str, Any] = dict(get_diagnostics(args.diagnostic or DEFAULT_DIAGNOSTICS))
+    diagnostics["n_iter"] = n_iter
+    is_series = args.data in SERIES or args.data.endswith(".csv") or os.path.exists(args.data)
+    # With as many rows as a data model can give there is no ridge strength to tune.
+    default = [name for name in ESTIMATORS if is_series or name != "residual_ridge"]
+    estimators = {name: _estimator(name, args.horizon) for name in args.estimator or default}
+    for name, params in settings.items():
+        if name not in estimators:
+            raise ValueError(f"--set {name}.*: compared are {', '.join(estimators)}, or data.*.")
+        estimators[name].set_params(**params)
+    if not is_series:
+        model = _data_model(args)
+        return Experiment({args.data: model}, grid, estimators, diagnostics, args.folds, [])
+
+    if grid:
+        raise ValueError("--set data.* varies a data model; a series has --n-steps and --horizon.")
+    name, model, split, notes = _series(args)
+    diagnostics |= {"skill": skill, "skill_error": skill_error}
+    return Experiment({name: model}, {}, estimators, diagnostics, [split], notes)
+
+
+def _data_model(args: argparse.Namespace) -> Any:
+    """Return the data model of a registered name."""
+    models = get_data_models()
+    if args.data not in models:
+        raise ValueError(
+            f"Unknown data {args.data!r}: name a CSV file, a series ({', '.join(sorted(SERIES))}) "
+            f"or a data model ({', '.join(sorted(models))})."
+        )
+    model = models[args.data]()
+    known = model.get_params()
+    if args.n_steps is not None:
+        if "n_steps" not in known:
+            raise ValueError(f"{args.data} has no window length: leave out --n-steps.")
+        model.set_params(n_steps=args.n_steps)
+    if args.horizon != 1:
+        raise ValueError(f"{args.data} forecasts one value: leave out --horizon.")
+    return model
+
+
+def _series(
+    args: argparse.Namespace,
+) -> tuple[str, SeriesWindows, tuple[NDArray[np.intp], NDArray[np.intp]], list[str]]:
+    """Return a series as a data model, its one split in time, and what was done to it."""
+    if args.data in SERIES:
+        name, values, notes = args.data, SERIES[args.data]().target, []
+    else:
+        table = read_csv_series(args.data, args.column, fill=args.fill)
+        name, values, notes = f"{Path(args.data).stem}:{table.column}", table.values, table.notes
+    n_all = len(values)
+    n_rows = n_all if args.rows == "all" else min(_n_rows("--rows", args.rows, n_all), n_all)
+    n_train = _n_rows("--train-rows", args.train_rows, n_rows)
+    n_test = _n_rows("--test-rows", args.test_rows, n_rows)
+    if n_train + n_test > n_rows:
+        raise ValueError(f"{n_train} rows to train on and {n_test} to test on: there are {n_rows}.")
+    n_steps = max(1, min(96, n_train // 10)) if args.n_steps is None else args.n_steps
+    n_windows = n_train - n_steps - args.horizon + 1
+    if n_windows < 10:
+        raise ValueError(
+            f"{name}: {n_train} training rows are too few for windows of {n_steps} values and a "
+            f"horizon of {args.horizon}: choose --n-steps below {max(2, n_train // 10)}."
+        )
+    if np.ptp(values[:n_train]) == 0:
+        raise ValueError(f"{name} is constant over its {n_train} training rows.")
+    first_test = n_rows - n_test - n_steps
+    test = np.arange(max(first_test, 0), n_rows - n_steps - args.horizon + 1)
+    if test.size == 0:
+        raise ValueError(f"{name}: {n_test} test rows are too few for this window and horizon.")
+    notes.append(
+        f"{name}: rows 1-{n_train} train, rows {n_rows - n_test + 1}-{n_rows} test ({n_all} in "
+        f"all), {n_steps} values in, {args.horizon} out, standardised by the training rows"
+    )
+    model = SeriesWindows(values[:n_rows], n_steps, args.horizon)
+    return name, model, (np.arange(n_windows), test), notes
+
+
+def _n_rows(option: str, text: str, n_rows: int) -> int:
+    """Read a number of rows, or a share of them."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    count = int(value * n_rows) if value < 1 else int(value)
+    if count < 1 or (value >= 1 and value != count):
+        raise ValueError(f"{option} must be a number of rows or a share below 1, got {text}.")
+    return count
+
+
+def _estimator(name: str, horizon: int) -> Any:
+    """Return one of ours, a registered estimator or a regressor of scikit-learn."""
+    if name in ESTIMATORS:
+        return ESTIMATORS[name](horizon)
+    registered = get_estimators()
+    if name in registered:
+        return registered[name]()
+    regressors = dict(all_estimators("regressor"))
+    if name in regressors:
+        return regressors[name]()
+    raise ValueError(
+        f"Unknown estimator {name!r}: name one of {', '.join({**ESTIMATORS, **registered})}, "
+        "or a regressor of scikit-learn, such as Ridge."
+    )
+
+
+def _parse_settings(settings: list[str]) -> tuple[dict[str, list[Any]], dict[str, dict[str, Any]]]:
+    """Split ``data.P=V,V`` into a grid, ``ESTIMATOR.P=V`` into parameters."""
+    grid: dict[str, list[Any]] = {}
+    params: dict[str, dict[str, Any]] = {}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        owner, dot, name = key.rpartition(".")
+        if not (equals and dot and owner and name and text):
+            raise ValueError(f"--set takes data.PARAMETER=VALUE[,VALUE...], got {setting!r}.")
+        values = _values(text)
+        if owner == "data":
+            grid[name] = values
+        elif len(values) == 1:
+            params.setdefault(owner, {})[name] = values[0]
+        else:
+            raise ValueError(f"--set {key} takes one value; only data.* makes a grid.")
+    return grid, params
+
+
+def _values(text: str) -> list[Any]:
+    """Read values separated by commas: numbers, None, True, lists, or words."""
+    try:
+        return list(ast.literal_eval(f"({text},)"))
+    except (ValueError, SyntaxError):
+        return text.split(",")

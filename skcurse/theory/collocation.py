@@ -1,0 +1,302 @@
+"""Spectral collocation: the attention network's training loss from a small table.
+
+All that gradient descent needs from n rows are the curves G_x(w) of `skcurse.theory.skeleton`,
+and only through inner products over the rows. A table of k curves on a few hundred Chebyshev
+nodes therefore replaces the data: a step costs O(m p + k P) for m neurons, p nodes a panel and P
+nodes in all, whatever the number of rows and the length of the windows.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import ArrayLike
+
+from skcurse.theory.infinite_width import GaussianNodes, gaussian_nodes
+from skcurse.theory.panels import PointsOnPanels
+from skcurse.theory.skeleton import Skeleton, curve_values, find_skeleton
+from skcurse.theory.tilted_moments import BLOCK_BYTES, Array, Map, row_tasks
+
+__all__ = ["GAUSSIAN_INTERVAL", "CollocationTable", "infinite_width_kernel"]
+
+#: Where weights drawn from N(0, 1) count, to double precision.
+GAUSSIAN_INTERVAL = (-12.0, 12.0)
+
+
+class CollocationTable:
+    """Loss and gradient of the attention network as functions of its neurons alone.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        Windows; the last column is the query.
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+        Targets. None is zero: what kernels need.
+    interval : tuple of two floats
+        Range of weights to tabulate.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Non-negative weight of every row in the loss.
+    tol : float, default=1e-13
+        Error of the tabulated curves, relative to a row's range.
+    map : callable, default=map
+        Parallel map over blocks of rows.
+
+    Attributes
+    ----------
+    skeleton : Skeleton
+        How every row's curve is rebuilt from its values at a few weights.
+    rank : int
+        Rows of the table, that is, dimension of the reduced residual.
+
+    Raises
+    ------
+    ValueError
+        If X has scores that overflow, or curves too steep to tabulate.
+
+    Notes
+    -----
+    Derived. With the skeleton's G = G(u) T and the constant curve x_d appended, the rows
+    √weight [G(u), x_d, y] have a triangular factor R, accumulated over blocks of rows. The
+    residual F - y for neurons of weights w_r and masses a_r/√m is then an orthogonal matrix times
+    R [Σ_r a_r T(w_r)/√m; Σ_r a_r/√m; -1], so its norm, and its inner product with every curve,
+    need R alone.
+
+    References
+    ----------
+    .. [1] Ke, Liang, Shi, Song, Yang, "Curse of Attention", arXiv:2412.06061, Def. 4.3.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((500, 16))
+    >>> table = CollocationTable(X, X[:, -1], interval=(-3.0, 3.0))
+    >>> loss, slope = table.loss_slope(np.array([0.5, -0.5]), np.array([1.0, 1.0]))
+    >>> step = 1e-6
+    >>> ahead, _ = table.loss_slope(np.array([0.5 + step, -0.5]), np.array([1.0, 1.0]))
+    >>> bool(abs((ahead - loss) / step - slope[0]) < 1e-3 * abs(slope[0]))
+    True
+    """
+
+    def __init__(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        interval: tuple[float, float],
+        sample_weight: ArrayLike | None = None,
+        tol: float = 1e-13,
+        map: Map = map,
+    ) -> None:
+        self._X = np.asarray(X, dtype=np.float64)
+        self._y = np.zeros((len(self._X), 0)) if y is None else np.asarray(y, dtype=np.float64)
+        self._y = self._y.reshape(len(self._X), -1)
+        self._sample_weight = sample_weight
+        self._tol = tol
+        self._map = map
+        self.skeleton = find_skeleton(self._X, interval, tol=tol, map=map)
+        self._reduce()
+
+    def _reduce(self) -> None:
+        """Triangular factor of √weight [G(u), x_d, y] and what follows from it."""
+        root = np.ones(len(self._X)) if self._sample_weight is None else self._sample_weight
+        root = np.sqrt(np.asarray(root, dtype=np.float64))
+        tasks = row_tasks(self._X, self.skeleton.weights.size, BLOCK_BYTES)
+        blocks = [(self._X[rows], self._y[rows], root[rows]) for rows in tasks]
+        factor = partial(_triangular_factor, weights=self.skeleton.weights)
+        R = _triangle(np.concatenate(list(self._map(factor, *zip(*blocks, strict=True)))))
+        panels = self.skeleton.panels
+        one = np.zeros((1, panels.nodes.size))
+        one[0, :: panels.order] = 1.0
+        curves = self.skeleton.weights.size + 1
+        self._table = R[:curves, :curves] @ np.concatenate([self.skeleton.coefficients, one])
+        self._slope_table = panels.derivative(self._table)
+        self._target = R[:curves, curves:].T.copy()
+        self._floor = np.sum(R[curves:, curves:] ** 2, axis=0)
+        self.rank = len(self._table)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Range of weights that is tabulated."""
+        breaks = self.skeleton.panels.breaks
+        return float(breaks[0]), float(breaks[-1])
+
+    def covering(self, weights: ArrayLike) -> CollocationTable:
+        """Table that covers the weights: this one, or one of the same data on a wider range."""
+        if self.skeleton.panels.covers(weights):
+            return self
+        low, high = self.interval
+        margin = 0.5 * (high - low)
+        low = min(low, np.min(weights) - margin)
+        high = max(high, np.max(weights) + margin)
+        return CollocationTable(
+            self._X,
+            self._y,
+            interval=(low, high),
+            sample_weight=self._sample_weight,
+            tol=self._tol,
+            map=self._map,
+        )
+
+    def residual(self, weights: ArrayLike, masses: ArrayLike, output: int = 0) -> Array:
+        """Residual F - y in the table's orthonormal basis of row space.
+
+        Parameters
+        ----------
+        weights : array-like of shape (n_neurons,)
+            Neurons' weights, inside `interval`.
+        masses : array-like of shape (n_neurons,)
+            a_r/√m for the network's neurons.
+        output : int, default=0
+            Column of y.
+
+        Returns
+        -------
+        residual : ndarray of shape (rank,)
+            The part of y that no network reaches is left out; `loss` adds it.
+        """
+        return self._residual(self.skeleton.panels.at(weights), masses, output)
+
+    def loss(self, weights: ArrayLike, masses: ArrayLike, output: int = 0) -> float:
+        """Loss ½ Σ_i weight_i (F_i - y_i)²; parameters as in `residual`."""
+        return self._loss(self.residual(weights, masses, output), output)
+
+    def loss_slope(
+        self, weights: ArrayLike, masses: ArrayLike, output: int = 0
+    ) -> tuple[float, Array]:
+        """Loss, and the slope of its potential at every neuron.
+
+        Parameters
+        ----------
+        weights, masses, output
+            As in `residual`.
+
+        Returns
+        -------
+        loss : float
+            ½ Σ_i weight_i (F_i - y_i)².
+        slope : ndarray of shape (n_neurons,)
+            Σ_i weight_i (F_i - y_i) x_{i,d} var(x_i; w_r): times a neuron's mass, the gradient.
+        """
+        points = self.skeleton.panels.at(weights)
+        residual = self._residual(points, masses, output)
+        return self._loss(residual, output), points.evaluate(residual @ self._slope_table)
+
+    def features(self, weights: ArrayLike) -> Array:
+        """Tangent features, shape (rank, n_neurons): Φ = Q features with QᵀQ = I.
+
+        Φ_ir = √weight_i x_{i,d} var(x_i; w_r), so ``features.T @ features`` is ΦᵀΦ and the
+        kernel ΦΦᵀ/m has the squared singular values of features/√m.
+        """
+        return self.skeleton.panels.at(weights).evaluate_many(self._slope_table)
+
+    def ntk_eigenvalues(self, weights: ArrayLike) -> Array:
+        """Eigenvalues of the neural tangent kernel H = ΦΦᵀ/m, through singular values.
+
+        Parameters
+        ----------
+        weights : array-like of shape (n_neurons,)
+            Neurons' weights, inside `interval`.
+
+        Returns
+        -------
+        eigenvalues : ndarray of shape (min(rank, n_neurons),)
+            Descending; the others are zero to the table's precision, which resolves those above
+            about 1e-24 of the largest.
+
+        References
+        ----------
+        .. [1] arXiv:2412.06061, Def. F.1.
+        """
+        points = self.skeleton.panels.at(weights)
+        root = points.gram_root(self._slope_table, np.ones(points.points.size))
+        values: Array = scipy.linalg.svdvals(root)[: points.points.size]
+        return values**2 / points.points.size
+
+    def infinite_width_eigenvalues(self) -> Array:
+        """Eigenvalues, descending, of H_∞ = E[φ(w) φ(w)ᵀ] for w ~ N(0, 1).
+
+        The table's interval must contain `GAUSSIAN_INTERVAL`.
+        """
+        nodes = _gaussian_nodes(self.skeleton)
+        values: Array = scipy.linalg.svdvals(self.features(nodes.points) * nodes.roots)
+        return values**2
+
+    def _residual(self, points: PointsOnPanels, masses: ArrayLike, output: int) -> Array:
+        residual: Array = self._table @ points.moments(masses) - self._target[output]
+        return residual
+
+    def _loss(self, residual: Array, output: int) -> float:
+        return 0.5 * float(residual @ residual + self._floor[output])
+
+
+def infinite_width_kernel(X: ArrayLike, Y: ArrayLike | None = None, *, map: Map = map) -> Array:
+    """Neural tangent kernel of the infinitely wide attention network.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples_X, n_features)
+        Windows.
+    Y : array-like of shape (n_samples_Y, n_features), default=None
+        Windows; None is X.
+    map : callable, default=map
+        Parallel map over blocks of rows.
+
+    Returns
+    -------
+    kernel : ndarray of shape (n_samples_X, n_samples_Y)
+        E[x_d var(x; w) y_d var(y; w)] for w ~ N(0, 1).
+
+    Raises
+    ------
+    ValueError
+        If the windows have scores that overflow, or curves too steep to tabulate.
+
+    Notes
+    -----
+    Every row's feature is a combination of the skeleton's dT_l/dw, so the kernel is
+    G_X(u) M G_Y(u)ᵀ with the small matrix M_kl = E[T_k'(w) T_l'(w)], by composite Gauss-Legendre
+    quadrature.
+
+    References
+    ----------
+    .. [1] arXiv:2412.06061, Def. F.1.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).standard_normal((5, 4))
+    >>> w = np.random.default_rng(1).standard_normal(200_000)
+    >>> step = 1e-5
+    >>> phi = (curve_values(X, w + step) - curve_values(X, w - step)) / (2 * step)
+    >>> bool(np.allclose(infinite_width_kernel(X), phi @ phi.T / w.size, rtol=0.1))
+    True
+    """
+    X = np.asarray(X, dtype=np.float64)
+    Y = X if Y is None else np.asarray(Y, dtype=np.float64)
+    skeleton = find_skeleton(np.concatenate([X, Y]), GAUSSIAN_INTERVAL, map=map)
+    nodes = _gaussian_nodes(skeleton)
+    slopes = skeleton.panels.derivative(skeleton.coefficients)
+    root = skeleton.panels.at(nodes.points).evaluate_many(slopes) * nodes.roots
+    values = partial(curve_values, weights=skeleton.weights)
+    left, right = (np.concatenate(list(map(values, skeleton.blocks(rows)))) for rows in (X, Y))
+    kernel: Array = (left @ root) @ (right @ root).T
+    return kernel
+
+
+def _gaussian_nodes(skeleton: Skeleton) -> GaussianNodes:
+    """Quadrature for w ~ N(0, 1) of products of the skeleton's functions."""
+    breaks = np.union1d(skeleton.panels.breaks, np.linspace(*GAUSSIAN_INTERVAL, 17))
+    return gaussian_nodes(np.empty((0, 1)), breaks)
+
+
+def _triangular_factor(X: Array, y: Array, root_weight: Array, weights: Array) -> Array:
+    """R factor of √weight [G(u), x_d, y] for a block of rows."""
+    columns = [curve_values(X, weights), X[:, -1:], y]
+    return _triangle(np.concatenate(columns, axis=1) * root_weight[:, None])
+
+
+def _triangle(matrix: Array) -> Array:
+    """R factor of the QR decomposition."""
+    (R,) = scipy.linalg.qr(matrix, mode="r", check_finite=False)
+    return np.asarray(R[: matrix.shape[1]], dtype=np.float64)

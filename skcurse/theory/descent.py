@@ -6,13 +6,14 @@ The loop knows nothing about networks. It takes an *objective*, any callable
 
 whose first two entries are a float and an array of the shape of `weights`; what follows is
 ignored. The direct formula (`skcurse.theory.attention_ntk.loss_gradient` with its data bound by
-`functools.partial`) is one, a table that replaces the sums over the data is another, and particles
-that stand for many neurons may take the place of the weights: the loop, its stopping rule and its
-check for divergence are the same for all.
+`functools.partial`) is one, a table that replaces the sums over the data is another. Where not even
+the weights are kept from step to step, `follow` takes the steps themselves: the stopping rule and
+the check for divergence are the same for all.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,12 +54,20 @@ class Descent(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Where a run stands: the weights after `n_iter` steps, their loss and its gradient."""
+    """Where a run stands: the weights after `n_iter` steps, their loss and its gradient.
+
+    A run that moves something else in place of the weights works them out when they are asked for.
+    """
 
     n_iter: int
-    weights: Array
     loss: float
     gradient: Array
+    locate: Callable[[], Array]
+
+    @property
+    def weights(self) -> Array:
+        """The weights after `n_iter` steps."""
+        return self.locate()
 
 
 def descent_steps(objective: Objective, weights: Array, learning_rate: float) -> Iterator[Step]:
@@ -66,7 +75,7 @@ def descent_steps(objective: Objective, weights: Array, learning_rate: float) ->
     n_iter = 0
     while True:
         loss, gradient, *_ = objective(weights)
-        yield Step(n_iter, weights, float(loss), gradient)
+        yield Step(n_iter, float(loss), gradient, partial(np.asarray, weights))
         # A step that overflows is caught by its loss, which descend() reports.
         with np.errstate(over="ignore", invalid="ignore"):
             weights = weights - learning_rate * gradient
@@ -132,9 +141,61 @@ def descend(
     >>> run.converged, run.n_iter, run.losses[:3]
     (True, 17, array([2.    , 1.25  , 1.0625]))
     """
+    return follow(
+        descent_steps(objective, weights, learning_rate),
+        learning_rate=learning_rate,
+        largest_stable_rate=largest_stable_rate,
+        max_iter=max_iter,
+        tol=tol,
+        n_iter_no_change=n_iter_no_change,
+        noise=noise,
+        watch=watch,
+    )
+
+
+def follow(
+    steps: Iterable[Step],
+    *,
+    learning_rate: float,
+    largest_stable_rate: Callable[[], float],
+    max_iter: int = 1000,
+    tol: float = 1e-4,
+    n_iter_no_change: int = 10,
+    noise: float = 0.0,
+    watch: Callable[[Step], bool] | None = None,
+) -> Descent:
+    """Take steps until the run has converged, diverged or reached its last step.
+
+    Parameters
+    ----------
+    steps : iterable of Step
+        The run, the start first; more steps than are taken.
+    learning_rate : float
+        Step size, for the record.
+    largest_stable_rate, max_iter, tol, n_iter_no_change, noise, watch
+        See `descend`.
+
+    Returns
+    -------
+    Descent
+        The last weights, losses, number of steps and whether the run converged.
+
+    Raises
+    ------
+    ValueError
+        See `descend`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skcurse.theory.descent import descent_steps, follow
+    >>> steps = descent_steps(lambda w: (0.5 * w @ w, w), np.ones(2), 0.5)
+    >>> follow(steps, learning_rate=0.5, largest_stable_rate=lambda: 2.0, max_iter=3).weights
+    array([0.125, 0.125])
+    """
     recent: deque[float] = deque(maxlen=n_iter_no_change + 1)
     losses: list[float] = []
-    for step in descent_steps(objective, weights, learning_rate):
+    for step in steps:
         losses.append(step.loss)
         recent.append(step.loss)
         scale = max(losses[0], noise)

@@ -251,10 +251,10 @@ def _diagnostic_problems(
     scorer = DiagnosticScorer("checked", function)
     for estimator, X, y in cases or _fitted_examples():
         on = f"on {type(estimator).__name__}"
+        before = [joblib.hash(a) for a in (estimator, X, y)]
         value, fault = scorer.evaluate(estimator, X, y)
         if fault is not None:
             yield f"{on} it {fault.splitlines()[0]}"
-        before = [joblib.hash(a) for a in (estimator, X, y)]
         arguments = deepcopy((X, y))  # writable, where a scorer hands over read-only arrays
         try:
             function(estimator, *arguments)

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LinearRegression, Ridge
 
 from skcurse import builtin
 from skcurse.datasets import DataModel, ResidualSSM
@@ -229,7 +229,9 @@ class PoorlyMade(Ridge):
 
 
 def test_a_sound_plugin_passes_before_and_after_it_is_registered():
-    plugin = Plugin({"sound": Sound}, {"mean_prediction": mean_prediction}, {"ridge": Ridge})
+    plugin = Plugin(
+        {"sound": Sound}, {"mean_prediction": mean_prediction}, {"line": LinearRegression}
+    )
     check_plugin(plugin)
     register(plugin)
     check_plugin(plugin)

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from skcurse.displays._style import COLORS, MARKERS, make_axes
+from skcurse.displays._style import COLORS, LABEL, LEGEND, MARKERS, make_axes
 
 
 class ComparisonDisplay:
@@ -138,12 +138,11 @@ class ComparisonDisplay:
             self._plot_curves(ax, parameter)
         self.figure_ = self.ax_.figure
         if self.title:
-            self.ax_.set_title(self.title, fontsize=9)
-        legend = {"fontsize": 8, "frameon": False, "ncols": 2, "handletextpad": 0.4}
+            self.ax_.set_title(self.title, **LABEL)
         if own_figure:
-            self.figure_.legend(loc="outside upper center", **legend)
+            self.figure_.legend(loc="outside upper center", ncols=2, **LEGEND)
         else:
-            self.ax_.legend(**legend)
+            self.ax_.legend(ncols=2, **LEGEND)
         return self
 
     def _curve_parameter(self) -> str | None:
@@ -183,7 +182,7 @@ class ComparisonDisplay:
         ax.set_ylim(n_lines - 0.5, -0.5)
         ax.axhline(n_lines - len(known) * len(self.points) - 0.5, color="0.7", linewidth=0.8)
         ax.set_xscale("log")
-        ax.set_xlabel("mean squared error", fontsize=9)
+        ax.set_xlabel("mean squared error", **LABEL)
         ax.grid(axis="x", which="both", color="0.9", linewidth=0.6)
         ax.set_axisbelow(True)
         ax.tick_params(labelsize=8)
@@ -205,8 +204,8 @@ class ComparisonDisplay:
                         linewidth=0.8, label="(predict zero)" if k == 0 else None)  # fmt: skip
             ax.plot([], [], color="0.4", linestyle=line, label=law)
         ax.set_yscale("log")
-        ax.set_xlabel(parameter, fontsize=9)
-        ax.set_ylabel("mean squared error", fontsize=9)
+        ax.set_xlabel(parameter, **LABEL)
+        ax.set_ylabel("mean squared error", **LABEL)
         ax.tick_params(labelsize=8)
 
 

@@ -5,6 +5,8 @@ from typing import Any
 # Okabe and Ito: told apart with any colour vision. Black is kept for reference lines.
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 MARKERS = "osD^vPX"
+LABEL: dict[str, Any] = {"fontsize": 9}
+LEGEND: dict[str, Any] = {"fontsize": 8, "frameon": False, "handletextpad": 0.4}
 COLUMN_WIDTH = 3.3  # inches, one column of a two-column paper
 
 

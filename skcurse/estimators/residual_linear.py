@@ -258,8 +258,8 @@ class ResidualLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             variances, changes = np.split(self._moments.var_, 2)
             changes = changes + np.split(self._moments.mean_, 2)[1] ** 2
             by_mean, by_newest = variances.mean(), changes.mean()
-        # A few windows of a moving series all lie on one side of what they predict.
-        enough = self.n_samples_seen_ > self.n_features_in_
+        # Over a stretch no longer than windows and horizon, a moving series hardly leaves its mean.
+        enough = self.n_samples_seen_ > self.n_features_in_ + y.shape[1]
         if enough and by_newest > _SCALED_APART * by_mean:
             warnings.warn(
                 f"The newest value (column {self.last_step}) predicts y worse than the mean of y "

@@ -216,10 +216,6 @@ def add_rows(
                 if weights is not None:
                     fresh *= np.sqrt(weights[block])[:, None]
                 triangle = _retriangulate(np.vstack([triangle, fresh]), d)
-    if not np.isfinite(triangle).all():
-        raise ValueError(
-            "Sums or differences of the values overflow: divide the series by a constant first."
-        )
     values = windows if series is None else series
     unit = float(np.finfo(values.dtype).eps) * float(max(values.max(), -values.min()))
     return ResidualFactor(triangle, factor.origin, max(factor.resolution, unit), factor.n_rows + n)
@@ -227,9 +223,14 @@ def add_rows(
 
 def _retriangulate(rows: Floats, n_columns: int) -> Floats:
     """First `n_columns` rows of the R factor of `rows`; the columns beyond are only rotated."""
-    design, targets = rows[:, :n_columns], rows[:, n_columns:]
-    rotated, triangle = qr_multiply(design, targets.T, mode="right")
-    return np.hstack([triangle, rotated.T])
+    if np.isfinite(rows).all():
+        rotated, square = qr_multiply(rows[:, :n_columns], rows[:, n_columns:].T, mode="right")
+        triangle = np.hstack([square, rotated.T])
+        if np.isfinite(triangle).all():
+            return triangle
+    raise ValueError(
+        "Sums or differences of the values overflow: divide the series by a constant first."
+    )
 
 
 def solve_factor(

@@ -44,9 +44,13 @@ def test_phases_begin_where_the_thresholds_are_met():
     assert strict.starts.tolist() == [0, -1, -1, -1]
     assert training_phases(run, 1, gap=1.45).starts.tolist() == [0, 20, 60, 60]
     assert training_phases(run, 1, growth=1.1).starts.tolist() == [0, 20, 40, 70]
+    # Only the dominant feature is a rival, even when another one moves faster.
+    run.rates[:, 0, 2] = 9.0
+    assert training_phases(run, 1).lead_switch == 30
     # With a looser notion of dominance the same run has no dominant feature, and two phases.
     loose = training_phases(run, 1, dominance=8.0)
     assert loose.kind == "balanced"
+    assert loose.lead_switch == -1
     assert loose.starts.tolist() == [0, 60]
 
 

@@ -196,6 +196,15 @@ def test_refused_at_registration_and_nothing_is_kept(bad, message):
     assert report() == before
 
 
+def test_one_name_from_two_functions_of_a_plugin():
+    first, second = (
+        hook({"alpha": alpha}),
+        hookimpl(specname="skcurse_diagnostics")(lambda: {"alpha": alpha}),
+    )
+    with pytest.raises(PluginError, match="diagnostic 'alpha' is offered twice"):
+        register(SimpleNamespace(skcurse_diagnostics=first, more=second))
+
+
 def test_everything_of_the_wrong_type_is_named_at_once():
     bad = plugin(diagnostics={"a": 3, "b": Ridge, "fine": alpha}, estimators={"c": 1})
     with pytest.raises(PluginError) as error:
@@ -311,7 +320,7 @@ def test_a_broken_plugin_is_named_and_costs_nobody_else(module, monkeypatch, sou
 
     monkeypatch.setenv("SKCURSE_STRICT_PLUGINS", "1")
     sys.modules.pop("broken", None)
-    with isolated_plugins(entry_points=entries):
+    with isolated_plugins(entry_points=entries), warnings.catch_warnings(action="error"):
         for _ in range(2):
             with pytest.raises(PluginError, match=f"plugin 'broken'.*{message}"):
                 get_diagnostics()
@@ -448,7 +457,8 @@ def test_real_scalars_are_kept_without_a_word(value, expected):
 
 
 NO_SCALAR = [
-    None, "0.5", b"1", 1j, 1 + 0j, np.array([1.0]), [1.0], (), {}, np.inf, -np.inf, 10**400,
+    None, "0.5", b"1", 1j, 1 + 0j, np.complex64(1), np.array(1 + 0j), np.array([1.0]),
+    [1.0], (), {}, np.inf, -np.inf, 10**400,
     Decimal("1e999"), np.datetime64("2020"), np.array("1"), object(), (i for i in ()), float,
 ]  # fmt: skip
 

@@ -154,7 +154,7 @@ class ResidualTargetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
         """
         check_is_fitted(self)
         newest = self._newest(X, reset=False)
-        newest[np.isnan(newest)] = self.newest_mean_
+        newest = np.where(np.isnan(newest), self.newest_mean_, newest)
         change = self.estimator_.predict(X, **self._routed("predict", predict_params))
         return change + (newest if np.ndim(change) == 1 else newest[:, None])
 
@@ -182,7 +182,7 @@ class ResidualTargetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
         check_consistent_length(newest, values)
         missing = np.isnan(newest)
         mean = 0.0 if missing.all() else float(newest[~missing].mean())
-        newest[missing] = mean if first else self.newest_mean_
+        newest = np.where(missing, mean if first else self.newest_mean_, newest)
         change = values - (newest if values.ndim == 1 else newest[:, None])
         getattr(estimator, method)(X, change, **self._routed(method, params))
         if first:
@@ -192,7 +192,7 @@ class ResidualTargetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
     def _newest(
         self, X: Any, y: Any = "no_validation", *, reset: bool
     ) -> NDArray[np.floating[Any]]:
-        """Check the columns of X and copy the newest one, as floats of shape (n_samples,)."""
+        """Check the columns of X and return the newest one, as floats of shape (n_samples,)."""
         table, sparse = X, issparse(X)
         if sparse:
             table = X.tocsr()
@@ -210,7 +210,6 @@ class ResidualTargetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
             ensure_2d=False,
             dtype=_FLOATS,
             ensure_all_finite="allow-nan" if looked_at else True,
-            copy=True,
             estimator=self,
             input_name="the newest column of X",
         )

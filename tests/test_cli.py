@@ -183,8 +183,8 @@ def test_only_the_past_of_a_series_is_seen(tmp_path):
         (["--data", "walk.csv", "--test-rows", "0.9"], "120 rows to train on and 180 to test on"),
         (["--data", "walk.csv", "--train-rows", "many"], "--train-rows must be"),
         (["--data", "walk.csv", "--rows", "0"], "--rows must be"),
-        (["--data", "walk.csv", "--horizon", "0"], "horizon"),
-        (["--data", "walk.csv", "--n-steps", "0"], "n_steps"),
+        (["--data", "walk.csv", "--horizon", "0"], "--horizon must be at least 1"),
+        (["--data", "walk.csv", "--n-steps", "0"], "--n-steps and"),
         (["--data", "walk.csv", "--set", "data.noise=1"], "a series has --n-steps"),
         (["--data", "walk.csv", "--test-rows", "1", "--horizon", "3"], "test rows are too few"),
         (["--data", "gaps.csv"], r"line 3 \(2020-01-02\), column 'load'.*--fill linear"),
@@ -229,6 +229,15 @@ def test_bad_usage_is_exit_code_two(argv, capsys):
         main(argv)
     assert caught.value.code == 2
     assert "usage: skcurse" in capsys.readouterr().err
+
+
+def test_warnings_are_one_line_and_told_once(capsys):
+    argv = ["compare", "--folds", "3", "--estimator", "residual_linear", "--n-samples", "30"]
+    assert main([*argv, "--set", "data.gamma=-.9"]) == 0
+    err = capsys.readouterr().err
+    assert err.startswith("skcurse: note: The newest value")
+    assert err.count("\n") == 1
+    assert ".py" not in err
 
 
 def test_gaps_are_filled_on_request(tmp_path, capsys):

@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -89,6 +90,19 @@ def _plugins(args: argparse.Namespace) -> int:
     return 0
 
 
+class _Notes:
+    """Show a warning as one line without its place in the code, and those that start alike once."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+
+    def __call__(self, message: Warning | str, *_: Any, **__: Any) -> None:
+        text = " ".join(str(message).split())
+        if (start := text[:60]) not in self.seen:
+            self.seen.add(start)
+            print(f"skcurse: note: {text}", file=sys.stderr)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line.
 
@@ -120,6 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the table shows n_iter
+            warnings.showwarning = _Notes()
             code: int = args.run(args)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, say `head`, has seen enough

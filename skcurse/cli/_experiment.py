@@ -30,6 +30,9 @@ DEFAULT_DIAGNOSTICS = (
 )  # fmt: skip
 
 
+_BUDGET = 5e9  # exponentials that attention may cost on a long series, a minute or so
+
+
 class Experiment(NamedTuple):
     """Arguments of `compare`, and what a reader should know about them."""
 
@@ -102,6 +105,15 @@ def build_experiment(args: argparse.Namespace) -> Experiment:
     if grid:
         raise ValueError("--set data.* varies a data model; a series has --n-steps and --horizon.")
     name, model, split, notes = _series(args)
+    if "attention" in estimators:
+        network = estimators["attention"]
+        if "max_iter" not in settings.get("attention", {}):
+            cost = split[0].size * model.n_steps * network.n_neurons  # exponentials in a step
+            network.set_params(max_iter=int(np.clip(_BUDGET // cost, 10, network.max_iter)))
+        notes.append(
+            f"attention: {network.n_neurons} neurons, at most {network.max_iter} steps of gradient "
+            "descent (--set attention.max_iter=N for more)"
+        )
     diagnostics |= {"skill": skill, "skill_error": skill_error}
     return Experiment({name: model}, {}, estimators, diagnostics, [split], notes)
 
@@ -141,6 +153,8 @@ def _series(
     if n_train + n_test > n_rows:
         raise ValueError(f"{n_train} rows to train on and {n_test} to test on: there are {n_rows}.")
     n_steps = max(1, min(96, n_train // 10)) if args.n_steps is None else args.n_steps
+    if min(n_steps, args.horizon) < 1:
+        raise ValueError("--n-steps and --horizon must be at least 1.")
     n_windows = n_train - n_steps - args.horizon + 1
     if n_windows < 10:
         raise ValueError(

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from skcurse.datasets._base import DataModel
-from skcurse.theory.softmax_icl import pack_prompts, unpack_prompts
+from skcurse.theory.prompts import pack_prompts, unpack_prompts
 
 __all__ = ["ICLPrompts", "make_icl_prompts", "pack_prompts", "unpack_prompts"]
 

@@ -1,49 +1,36 @@
 """A softmax attention layer that learns in context, as a scikit-learn regressor."""
 
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any, Self
 
 import numpy as np
-import sklearn
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
 from sklearn.callback import CallbackContext, CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array, check_random_state, check_scalar, murmurhash3_32
+from sklearn.utils import check_array, check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_info
 
-from skcurse.theory.softmax_icl import (
-    LossGradient,
-    attention,
-    count_tokens,
-    gradient_descent,
-    loss_gradient,
-    predict,
-    unpack_prompts,
+from skcurse.estimators._icl_examples import (
+    Examples,
+    check_magnitude,
+    held_out_rows,
+    leave_one_out_examples,
+    prompt_context,
+    prompt_examples,
+    row_context,
 )
+from skcurse.estimators._resources import block_bytes, checked_sample_weight
+from skcurse.estimators._step_tasks import learned
+from skcurse.theory.adaptive_descent import gradient_descent
+from skcurse.theory.softmax_icl import attention, predict
 
 Array = NDArray[np.float64]
-
-
-class _Examples(NamedTuple):
-    """Contexts, queries and targets of one loss, as the theory functions take them."""
-
-    context: dict[str, Any]
-    query: Array
-    target: Array
-    weight: Array
-
-    def loss_gradient(self, query_key: Array, alpha: float) -> LossGradient:
-        return loss_gradient(
-            query=self.query,
-            target=self.target,
-            query_key=query_key,
-            sample_weight=self.weight,
-            alpha=alpha,
-            block_bytes=_block_bytes(),
-            **self.context,
-        )
+_FLOATS = [np.float64, np.float32]
 
 
 class SoftmaxICLRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):
@@ -61,8 +48,8 @@ class SoftmaxICLRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin
         `skcurse.datasets.pack_prompts` lays them out). ``None``: rows are ordinary samples, and
         the context of each is the training set: without the row itself while fitting.
     learning_rate : float or "auto", default="auto"
-        Step size. ``"auto"`` is one step size found by doubling and halving on the loss after the
-        first step; it is halved, and kept halved, whenever a step would raise the loss.
+        Step size. ``"auto"`` is one step size, halved until the first step gains half of what its
+        slope promises, and halved again, for good, whenever a step would raise the loss.
     max_iter : int, default=100
         Largest number of steps.
     tol : float, default=1e-4
@@ -96,6 +83,10 @@ class SoftmaxICLRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin
         The last step size.
     loo_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs)
         Leave-one-out predictions for the training rows; only with ``n_context=None``.
+    X_fit_, y_fit_, sample_weight_fit_ : ndarray
+        The training set, which `predict` attends to; only with ``n_context=None``.
+    output_shape_ : tuple
+        ``()`` for 1-D y, else ``(n_outputs,)``.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -157,9 +148,7 @@ class SoftmaxICLRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin
         self.verbose = verbose
 
     @with_callbacks
-    def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> "SoftmaxICLRegressor":
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train the query-key matrix.
 
         Parameters
@@ -183,32 +172,35 @@ class SoftmaxICLRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin
             be scored, or a fixed step size diverges.
         """
         self._check_parameters()
-        # Learn on a copy: an interrupted or failed fit leaves the estimator as it was.
+        # Learn on a copy: a fit that fails or is interrupted leaves the estimator as it was.
         learner = clone(self)
-        data, target = validate_data(
-            learner, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True
+        rows, target = validate_data(
+            learner, X, y, dtype=_FLOATS, order="C", multi_output=True, y_numeric=True
         )
-        weight = _checked_weight(sample_weight, len(data))
-        _check_magnitude(X=data, y=target)
-        task = {"estimator": self, "X": X, "y": y}
-        if sample_weight is not None:
+        weight = checked_sample_weight(sample_weight, len(rows))
+        check_magnitude(X=rows, y=target)
+        task: dict[str, Any] = {"estimator": self, "X": X, "y": y}
+        if weight is not None:
             task["metadata"] = {"sample_weight": sample_weight}
         root = self._init_callback_context(max_subtasks=self.max_iter)
         root.call_on_fit_task_begin(**task)
 
         learner.output_shape_ = target.shape[1:]
+        weight = np.ones(len(rows)) if weight is None else weight
         if self.n_context is None:
-            learner.X_fit_, learner.y_fit_, learner.sample_weight_fit_ = data, target, weight
+            learner.X_fit_, learner.y_fit_ = rows.copy(), target.copy()
+            learner.sample_weight_fit_ = weight.copy()
         training, held_out = self._examples(
-            data.astype(np.float64), target.astype(np.float64), weight
+            rows.astype(np.float64, copy=False), target.astype(np.float64, copy=False), weight
         )
         learner.query_key_ = self._start(training.query.shape[1])
         _descend(learner, training, held_out, root, task)
+        learner.query_key_ = learner.query_key_.astype(rows.dtype)
         if self.n_context is None:
-            learner.loo_prediction_ = learner._predict(data, leave_one_out=True)
-        for name in _learned(self):
+            learner.loo_prediction_ = learner._predict(rows, leave_one_out=True)
+        for name in learned(self):
             delattr(self, name)
-        vars(self).update(_learned(learner))
+        self.__dict__.update(learned(learner))
         root.call_on_fit_task_end(**task, reconstruction_attributes={})
         return self
 
@@ -223,7 +215,7 @@ class SoftmaxICLRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Predictions.
+            Predictions, in single precision if X is.
 
         Raises
         ------
@@ -231,9 +223,8 @@ class SoftmaxICLRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin
             If attention scores overflow.
         """
         check_is_fitted(self)
-        return self._predict(
-            validate_data(self, X, reset=False, dtype=[np.float64, np.float32]), False
-        )
+        rows = validate_data(self, X, reset=False, dtype=_FLOATS, order="C")
+        return self._predict(rows, leave_one_out=False)
 
     def attention(self, X: ArrayLike) -> NDArray[np.floating]:
         """Attention of each row to the tokens of its context.
@@ -254,10 +245,10 @@ class SoftmaxICLRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin
             If attention scores overflow.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        context, query = self._context(X)
+        rows = validate_data(self, X, reset=False, dtype=_FLOATS, order="C")
+        context, query = self._context(rows)
         del context["labels"]
-        return attention(query=query, query_key=self.query_key_, **context).astype(X.dtype)
+        return attention(query=query, query_key=self.query_key_, **context).astype(rows.dtype)
 
     def bilinear_weights(self, features: ArrayLike) -> tuple[Array, Array]:
         r"""Query-key matrix in the coordinates of given features.
@@ -285,37 +276,39 @@ class SoftmaxICLRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin
         Definition 4.1.
         """
         check_is_fitted(self)
-        features = check_array(features, dtype=np.float64, input_name="features")
-        if features.shape[1] != len(self.query_key_):
+        V = check_array(features, dtype=np.float64, input_name="features")
+        if V.shape[1] != len(self.query_key_):
             raise ValueError(
                 f"features must have {len(self.query_key_)} columns like the tokens the estimator "
-                f"was fitted to, got {features.shape[1]}."
+                f"was fitted to, got {V.shape[1]}."
             )
-        weights = features @ self.query_key_.T @ features.T
-        return np.diag(weights).copy(), np.where(np.eye(len(weights), dtype=bool), np.nan, weights)
+        B = V @ self.query_key_.T @ V.T
+        A = np.diag(B).copy()
+        np.fill_diagonal(B, np.nan)
+        return A, B
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "query_key_")
 
     def _check_parameters(self) -> None:
         """Raise for a parameter that is out of range."""
-        if self.n_context is not None:
-            check_scalar(self.n_context, "n_context", Integral, min_val=1)
-        if not (isinstance(self.learning_rate, str) and self.learning_rate == "auto"):
-            if isinstance(self.learning_rate, str):
-                raise ValueError(
-                    f"learning_rate must be 'auto' or a positive number, got "
-                    f"{self.learning_rate!r}."
-                )
+        if isinstance(self.learning_rate, str) and self.learning_rate != "auto":
+            raise ValueError(
+                f"learning_rate must be 'auto' or a positive number, got {self.learning_rate!r}."
+            )
+        if not isinstance(self.learning_rate, str):
             check_scalar(
                 self.learning_rate, "learning_rate", Real, min_val=0, include_boundaries="neither"
             )
-        check_scalar(self.max_iter, "max_iter", Integral, min_val=1)
-        check_scalar(self.tol, "tol", Real, min_val=0)
-        check_scalar(self.n_iter_no_change, "n_iter_no_change", Integral, min_val=1)
-        check_scalar(self.alpha, "alpha", Real, min_val=0)
+        if self.n_context is not None:
+            check_scalar(self.n_context, "n_context", Integral, min_val=1)
+        for name in ("max_iter", "n_iter_no_change"):
+            check_scalar(getattr(self, name), name, Integral, min_val=1)
+        for name in ("tol", "alpha"):
+            check_scalar(getattr(self, name), name, Real, min_val=0)
+        fraction = self.validation_fraction
         check_scalar(
-            self.validation_fraction,
+            fraction,
             "validation_fraction",
             Real,
             min_val=0,
@@ -329,183 +322,112 @@ class SoftmaxICLRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin
             return np.zeros((n_features, n_features))
         if len(self.query_key_) != n_features:
             raise ValueError(
-                f"warm_start=True continues from a query_key_ for {len(self.query_key_)} features, "
-                f"but X has tokens of {n_features}."
+                f"warm_start=True goes on from a query_key_ for tokens of {len(self.query_key_)} "
+                f"features, but X has tokens of {n_features}."
             )
         return self.query_key_.astype(np.float64)
 
-    def _examples(self, X: Array, y: Array, weight: Array) -> tuple[_Examples, _Examples | None]:
+    def _examples(self, X: Array, y: Array, weight: Array) -> tuple[Examples, Examples | None]:
         """Training examples, and the held-out ones if there are to be any."""
-        n = len(X)
-        held = np.zeros(n, dtype=bool)
+        held = np.zeros(len(X), dtype=bool)
         if self.early_stopping:
             seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-            held = _held_out(X, weight, self.validation_fraction, seed)
-        train = ~held
+            held = held_out_rows(X, weight, self.validation_fraction, seed)
+        # A mask copies: without held-out rows there is nothing to take away.
+        train = ~held if self.early_stopping else slice(None)
         if self.n_context is not None:
-            training = _prompt_examples(X[train], y[train], weight[train], self.n_context)
+            n = self.n_context
+            training = prompt_examples(X[train], y[train], weight[train], n)
             if not self.early_stopping:
                 return training, None
-            return training, _prompt_examples(X[held], y[held], weight[held], self.n_context)
-        _check_leave_one_out(weight[train])
+            return training, prompt_examples(X[held], y[held], weight[held], n)
         y = y - np.average(y[train], axis=0, weights=weight[train])
-        context = _row_context(X[train], y[train], weight[train])
-        training = _Examples({**context, "leave_one_out": True}, X[train], y[train], weight[train])
-        return training, (
-            _Examples(context, X[held], y[held], weight[held]) if self.early_stopping else None
-        )
+        training = leave_one_out_examples(X[train], y[train], weight[train])
+        if not self.early_stopping:
+            return training, None
+        context = row_context(X[train], y[train], weight[train])
+        return training, Examples(context, X[held], y[held], weight[held])
 
-    def _context(self, X: NDArray[np.floating]) -> tuple[dict[str, Any], Array]:
+    def _context(self, X: NDArray[Any]) -> tuple[dict[str, Any], Array]:
         """Contexts and queries of new rows."""
-        X = X.astype(np.float64)
-        if self.n_context is None:
-            return _row_context(self.X_fit_, self.y_fit_, self.sample_weight_fit_), X
-        tokens, labels, query = _unpack(X, self.n_context, self.output_shape_)
-        return {"tokens": tokens, "labels": labels}, query
+        query = X.astype(np.float64, copy=False)
+        if self.n_context is not None:
+            return prompt_context(query, self.n_context, self.output_shape_)
+        y = self.y_fit_.astype(np.float64, copy=False)
+        return row_context(self.X_fit_, y, self.sample_weight_fit_), query
 
-    def _predict(self, X: NDArray[np.floating], leave_one_out: bool) -> NDArray[np.floating]:
+    def _predict(self, X: NDArray[Any], leave_one_out: bool) -> NDArray[Any]:
         """Predictions for validated rows, in their precision."""
         context, query = self._context(X)
-        offset = 0.0
+        mean: Any = 0.0
         if self.n_context is None:
-            offset = np.average(self.y_fit_, axis=0, weights=self.sample_weight_fit_)
-            context["labels"] = context["labels"] - offset
+            mean = np.average(context["labels"][0], axis=0, weights=self.sample_weight_fit_)
+            context["labels"] = context["labels"] - mean
         prediction = predict(
             query=query,
             query_key=self.query_key_,
             leave_one_out=leave_one_out,
-            block_bytes=_block_bytes(),
+            block_bytes=block_bytes(),
             **context,
         )
-        return (prediction + offset).astype(X.dtype)
+        return (prediction + mean).astype(X.dtype)
 
 
 def _descend(
     learner: SoftmaxICLRegressor,
-    training: _Examples,
-    held_out: _Examples | None,
+    training: Examples,
+    held_out: Examples | None,
     root: CallbackContext,
     task: dict[str, Any],
 ) -> None:
-    """Run gradient descent from `query_key_` and leave the result on `learner`."""
-    descent = gradient_descent(
-        lambda query_key: training.loss_gradient(query_key, learner.alpha),
-        learner.query_key_,
-        learning_rate=learner.learning_rate,
-    )
-    step = next(descent)
-    learner.loss_curve_ = [step.loss]
-    watched = learner.loss_curve_
-    if held_out is not None:
-        watched = learner.validation_loss_curve_ = [
-            held_out.loss_gradient(step.query_key, 0.0).loss
-        ]
-    stopped = False
-    for n_iter in range(1, learner.max_iter + 1):
-        iteration = root.subcontext(task_name="step").call_on_fit_task_begin(
-            **task, reconstruction_attributes=lambda: _learned(learner)
+    """Run gradient descent from `query_key_` and leave its results on `learner`."""
+    n_threads = _blas_threads()
+    with ThreadPoolExecutor(n_threads) as pool:
+        share = block_bytes() // n_threads
+        run = pool.map if n_threads > 1 else map
+        steps = gradient_descent(
+            partial(training.loss_gradient, alpha=learner.alpha, block_bytes=share, map=run),
+            learner.query_key_,
+            learning_rate=learner.learning_rate,
         )
-        step = next(descent)
-        learner.loss_curve_.append(step.loss)
-        learner.n_iter_, learner.learning_rate_ = n_iter, step.learning_rate
+        step = next(steps)
+        watched = learner.loss_curve_ = [step.loss]
         if held_out is not None:
-            watched.append(held_out.loss_gradient(step.query_key, 0.0).loss)
-        if held_out is None or watched[-1] <= min(watched):
-            learner.query_key_ = step.query_key
-        if learner.verbose:
-            print(f"Step {n_iter}, loss {step.loss:.6g}, rate {step.learning_rate:.3g}")
-        stopped = iteration.call_on_fit_task_end(
-            **task, reconstruction_attributes=lambda: _learned(learner)
-        ) or _stalled(watched, learner.tol, learner.n_iter_no_change)
-        if stopped:
-            return
+            validate = partial(held_out.loss_gradient, alpha=0.0, block_bytes=share, map=run)
+            watched = learner.validation_loss_curve_ = [validate(step.point).loss]
+        for n_iter in range(1, learner.max_iter + 1):
+            subtask = root.subcontext(task_name="step")
+            subtask.call_on_fit_task_begin(**task)
+            step = next(steps)
+            learner.n_iter_, learner.learning_rate_ = n_iter, step.learning_rate
+            learner.loss_curve_.append(step.loss)
+            if held_out is not None:
+                watched.append(validate(step.point).loss)
+            if held_out is None or watched[-1] <= min(watched):
+                learner.query_key_ = step.point
+            if learner.verbose and set(str(n_iter)[1:]) <= {"0"}:
+                print(f"[{type(learner).__name__}] step {n_iter}: loss {step.loss:.6g}")
+            stop = subtask.call_on_fit_task_end(
+                **task, reconstruction_attributes=lambda: learned(learner)
+            )
+            if stop or _stalled(watched, learner.tol, learner.n_iter_no_change):
+                return
     warnings.warn(
-        f"{type(learner).__name__} reached max_iter={learner.max_iter} before the loss settled to "
-        f"tol={learner.tol:g}. Raise max_iter or tol, or set early_stopping=True.",
+        f"The loss had not settled to tol={learner.tol:g} when max_iter={learner.max_iter} was "
+        "reached. Raise max_iter or tol, or set early_stopping=True.",
         ConvergenceWarning,
         stacklevel=4,
     )
 
 
-def _learned(estimator: BaseEstimator) -> dict[str, Any]:
-    """Attributes that fit has set."""
-    return {name: value for name, value in vars(estimator).items() if name.endswith("_")}
-
-
 def _stalled(losses: list[float], tol: float, n_iter_no_change: int) -> bool:
-    """Whether the best loss has not gone down by the factor 1 - tol in the last steps."""
+    """Whether the last steps have not lowered the best loss by more than the factor 1 - tol."""
     if len(losses) <= n_iter_no_change:
         return False
     return min(losses[-n_iter_no_change:]) >= (1 - tol) * min(losses[:-n_iter_no_change])
 
 
-def _block_bytes() -> int:
-    return int(sklearn.get_config()["working_memory"] * 2**20)
-
-
-def _checked_weight(sample_weight: ArrayLike | None, n: int) -> Array:
-    """Multiplicities as an array."""
-    if sample_weight is None:
-        return np.ones(n)
-    weight = check_array(
-        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
-    )
-    if weight.shape != (n,) or (weight < 0).any() or not weight.any():
-        raise ValueError(
-            f"sample_weight must hold {n} non-negative numbers that are not all zero, one for each "
-            f"row; its shape is {weight.shape}."
-        )
-    return weight
-
-
-def _check_magnitude(**arrays: NDArray[np.floating]) -> None:
-    """Keep the gradient, made of products of features and labels, representable."""
-    for name, array in arrays.items():
-        largest = max(abs(float(array.max())), abs(float(array.min())))
-        if largest > 1e45 or 0 < largest < 1e-45:
-            raise ValueError(
-                f"The largest magnitude in {name} is {largest:g}: outside 1e-45 to 1e45 the "
-                "gradient overflows or vanishes. Rescale, for example with StandardScaler."
-            )
-
-
-def _check_leave_one_out(weight: Array) -> None:
-    present = np.count_nonzero(weight)
-    if present < 2 and weight.max() <= 1:
-        raise ValueError(
-            f"Leave-one-out needs at least two training rows, got n_samples={present} of positive "
-            "weight."
-        )
-
-
-def _held_out(X: Array, weight: Array, fraction: float, seed: int) -> NDArray[np.bool_]:
-    """Choose distinct rows at random, so that copies of a row are on the same side."""
-    mark = np.array([murmurhash3_32(row.tobytes(), seed=seed, positive=True) for row in X + 0.0])
-    order = np.unique(mark[weight > 0])
-    n_held = int(np.ceil(fraction * len(order)))
-    if n_held >= len(order):
-        raise ValueError(
-            f"validation_fraction={fraction} leaves no training row: {len(order)} distinct rows, "
-            f"n_samples={len(X)}."
-        )
-    return mark <= order[n_held - 1]
-
-
-def _unpack(X: Array, n_context: int, output_shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
-    """Tokens, labels of the rank of y, and queries."""
-    tokens, labels, query = unpack_prompts(X, n_context, int(np.prod(output_shape, dtype=int)))
-    return tokens, labels.reshape(*labels.shape[:2], *output_shape), query
-
-
-def _prompt_examples(X: Array, y: Array, weight: Array, n_context: int) -> _Examples:
-    tokens, labels, query = _unpack(X, n_context, y.shape[1:])
-    counted = count_tokens(tokens, labels)
-    context: dict[str, Any] = {"tokens": tokens, "labels": labels}
-    if counted is not None:
-        context = dict(zip(("tokens", "labels", "log_mass"), counted, strict=True))
-    return _Examples(context, query, y, weight)
-
-
-def _row_context(X: Array, y: Array, weight: Array) -> dict[str, Any]:
-    with np.errstate(divide="ignore"):
-        return {"tokens": X[None], "labels": y[None], "log_mass": np.log(weight)[None]}
+def _blas_threads() -> int:
+    """Return the number of threads that linear algebra is allowed here, also within workers."""
+    libraries = [lib for lib in threadpool_info() if lib["user_api"] == "blas"]
+    return min((lib["num_threads"] for lib in libraries), default=1)

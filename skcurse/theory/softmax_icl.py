@@ -1,4 +1,4 @@
-"""One softmax attention layer that regresses in context: attention, loss and gradient descent.
+"""One softmax attention layer that regresses in context: attention, prediction, loss and gradient.
 
 Arrays follow one convention. The first axis counts queries; an array of tokens, labels or masses
 whose first axis has length 1 is shared by all queries.
@@ -13,121 +13,15 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 Map = Callable[..., Any]
 
-#: Tokens of a few prompts are read from memory once and then found in the last-level cache.
+# A block of prompts is read from memory once and found in the last-level cache the second time.
 CACHE_BYTES = 2**22
 
 
 class LossGradient(NamedTuple):
-    """The loss and its gradient with respect to the query-key matrix."""
+    """A loss and its gradient with respect to the query-key matrix."""
 
     loss: float
     gradient: Array
-
-
-class DescentStep(NamedTuple):
-    """One iterate of gradient descent, its loss, and the step size that led to it."""
-
-    query_key: Array
-    loss: float
-    learning_rate: float
-
-
-def pack_prompts(tokens: ArrayLike, labels: ArrayLike, query: ArrayLike) -> Array:
-    """Lay prompts out as rows of a table.
-
-    Parameters
-    ----------
-    tokens : array-like of shape (n_prompts, n_context, n_features)
-        Context tokens x.
-    labels : array-like of shape (n_prompts, n_context[, n_outputs])
-        Context labels y.
-    query : array-like of shape (n_prompts, n_features)
-        Query tokens.
-
-    Returns
-    -------
-    ndarray of shape (n_prompts, n_context * (n_features + n_outputs) + n_features)
-        In each row the tokens in order, each x then y, then the query's x.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not belong together.
-
-    Examples
-    --------
-    >>> from skcurse.theory.softmax_icl import pack_prompts
-    >>> pack_prompts([[[1.0, 2.0], [3.0, 4.0]]], [[0.1, 0.2]], [[5.0, 6.0]])
-    array([[1. , 2. , 0.1, 3. , 4. , 0.2, 5. , 6. ]])
-    """
-    tokens, labels, query = _as_float(tokens, labels, query)
-    labels = labels[:, :, None] if labels.ndim == 2 else labels
-    if (
-        tokens.ndim != 3
-        or labels.shape[:2] != tokens.shape[:2]
-        or query.shape != (len(tokens), tokens.shape[2])
-    ):
-        raise ValueError(
-            "tokens, labels and query must have shapes (n_prompts, n_context, n_features), "
-            "(n_prompts, n_context[, n_outputs]) and (n_prompts, n_features), got "
-            f"{tokens.shape}, {labels.shape} and {query.shape}."
-        )
-    context = np.concatenate([tokens, labels], axis=2)
-    return np.hstack([context.reshape(len(context), -1), query])
-
-
-def unpack_prompts(X: ArrayLike, n_context: int, n_outputs: int = 1) -> tuple[Array, Array, Array]:
-    """Take rows that `pack_prompts` made apart again.
-
-    Parameters
-    ----------
-    X : array-like of shape (n_prompts, n_context * (n_features + n_outputs) + n_features)
-        Flattened prompts.
-    n_context : int
-        Number of context tokens N.
-    n_outputs : int, default=1
-        Number of labels of each token.
-
-    Returns
-    -------
-    tokens : ndarray of shape (n_prompts, n_context, n_features)
-    labels : ndarray of shape (n_prompts, n_context) or (n_prompts, n_context, n_outputs)
-    query : ndarray of shape (n_prompts, n_features)
-        Views of `X` where its memory layout allows it. Labels are 2-D for one output.
-
-    Raises
-    ------
-    ValueError
-        If no number of features fits the columns of `X`.
-
-    Examples
-    --------
-    >>> from skcurse.theory.softmax_icl import unpack_prompts
-    >>> tokens, labels, query = unpack_prompts([[1.0, 2.0, 0.1, 3.0, 4.0, 0.2, 5.0, 6.0]], 2)
-    >>> tokens.tolist(), labels.tolist(), query.tolist()
-    ([[[1.0, 2.0], [3.0, 4.0]]], [[0.1, 0.2]], [[5.0, 6.0]])
-    """
-    (X,) = _as_float(X)
-    n_features, rest = divmod(X.shape[1] - n_context * n_outputs, n_context + 1)
-    if rest or n_features < 1:
-        near = [max(1, n_features), max(1, n_features) + 1] if n_features >= 1 else [1]
-        nearest = " or ".join(
-            f"{d * (n_context + 1) + n_context * n_outputs} (d={d})" for d in near
-        )
-        raise ValueError(
-            f"n_context={n_context} needs rows of N(d+{n_outputs})+d columns with N={n_context}: "
-            f"the N tokens in order, each its d features x then its {n_outputs} label(s) y, then "
-            f"the d features of the query. X has {X.shape[1]} columns; the nearest valid counts "
-            f"are {nearest}."
-        )
-    end = n_context * (n_features + n_outputs)
-    context = X[:, :end].reshape(len(X), n_context, n_features + n_outputs)
-    labels = context[:, :, n_features:]
-    return (
-        context[:, :, :n_features],
-        labels[:, :, 0] if n_outputs == 1 else labels,
-        X[:, end:],
-    )
 
 
 def attention(
@@ -152,8 +46,8 @@ def attention(
         Logarithm of the multiplicity of each token, ``-inf`` for an absent one; ``None`` is one
         each.
     leave_one_out : bool, default=False
-        Tokens are shared and query i is token i: one unit is taken from its own mass (floored at
-        zero), so that no query sees itself.
+        Tokens and masses are shared and query i is token i: one unit is taken from its own mass
+        (floored at zero), so that no query sees itself.
 
     Returns
     -------
@@ -163,7 +57,7 @@ def attention(
     Raises
     ------
     ValueError
-        If a query has no context, or scores overflow.
+        If shapes do not fit, a query has no context, or scores overflow.
 
     Notes
     -----
@@ -182,10 +76,9 @@ def attention(
     >>> attention(tokens, [[1.0, 0.0]], np.log(2) * np.eye(2))
     array([[0.5 , 0.25, 0.25]])
     """
-    tokens, query, query_key = _as_float(tokens, query, query_key)
-    mass = None if log_mass is None else np.asarray(log_mass, dtype=np.float64)
-    weights = _softmax(_scores(tokens, query, query_key, mass, leave_one_out, 0))
-    return _finite(weights)
+    context = _Context.checked(tokens, query, query_key, log_mass, leave_one_out)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _finite(context.weights(slice(0, len(context.query))))
 
 
 def predict(
@@ -217,7 +110,7 @@ def predict(
     Raises
     ------
     ValueError
-        If a query has no context, or scores overflow.
+        If shapes do not fit, a query has no context, or scores overflow.
 
     References
     ----------
@@ -231,21 +124,16 @@ def predict(
     >>> predict(tokens, [[4.0, 0.0, 8.0]], [[1.0, 0.0]], np.log(2) * np.eye(2))
     array([4.])
     """
-    tokens, labels, query, query_key = _as_float(tokens, labels, query, query_key)
-    mass = None if log_mass is None else np.asarray(log_mass, dtype=np.float64)
-    out = np.empty((len(query), *labels.shape[2:]))
-    for rows in _blocks(tokens, query, block_bytes):
-        weights = _softmax(
-            _scores(_take(tokens, rows), query[rows], query_key, _take(mass, rows), leave_one_out,
-                    rows.start)
-        )  # fmt: skip
-        local = _take(labels, rows)
-        if labels.ndim == 2:
-            out[rows] = (weights * local).sum(axis=1)
-        else:
-            for j in range(labels.shape[2]):
-                out[rows, j] = (weights * local[:, :, j]).sum(axis=1)
-    return _finite(out)
+    context = _Context.checked(tokens, query, query_key, log_mass, leave_one_out)
+    labels = np.asarray(labels, dtype=np.float64)
+    columns = labels[:, :, None] if labels.ndim == 2 else labels
+    out = np.empty((len(context.query), columns.shape[2]))
+    for rows in context.blocks(block_bytes):
+        with np.errstate(over="ignore", invalid="ignore"):
+            weights = context.weights(rows)
+        for j, label in enumerate(np.moveaxis(_take(columns, rows), 2, 0)):
+            out[rows, j] = _mean(weights, label)
+    return _finite(out.reshape(len(out), *labels.shape[2:]))
 
 
 def loss_gradient(
@@ -275,25 +163,29 @@ def loss_gradient(
     alpha : float, default=0.0
         Adds ``alpha / 2 * ||Q||^2`` to the loss.
     block_bytes : int, default=2**26
-        Upper bound on the memory for temporaries of one call of `map`.
+        Upper bound on the memory for temporaries of one call that `map` makes.
     map : callable, default=map
-        ``map(function, iterable)``: evaluates blocks of queries, in any order, in parallel if it
-        likes. Results come back in order, so it does not change the sum.
+        ``map(function, iterable)``: evaluates blocks of queries, in parallel if it likes, and
+        returns their results in order, so that it does not change the sum.
 
     Returns
     -------
     LossGradient
-        The loss (not finite where scores overflow) and an array of the shape of `query_key`.
+        The loss, infinite where scores overflow, and an array of the shape of `query_key`.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit.
 
     Notes
     -----
-    With :math:`\hat y = \sum_i \mathrm{attn}_i y_i`,
+    With :math:`\hat y = \sum_i \mathrm{attn}_i y_i`, the gradient is the mean over queries of
 
     .. math::
-        \frac{\partial L}{\partial Q} = \Big\langle \sum_i (\hat y - y_q)\, \mathrm{attn}_i
-        (y_i - \hat y)\, x_i x_q^\top \Big\rangle ,
+        (\hat y - y_q) \sum_i \mathrm{attn}_i\, (y_i - \hat y)\, x_i x_q^\top ,
 
-    the mean over queries, and the sum over outputs where there are several.
+    summed over outputs where there are several.
 
     References
     ----------
@@ -308,173 +200,132 @@ def loss_gradient(
     LossGradient(loss=0.125, gradient=array([[-0.125,  0.   ],
            [ 0.125,  0.   ]]))
     """
-    tokens, labels, query, target, query_key = _as_float(tokens, labels, query, target, query_key)
-    mass = None if log_mass is None else np.asarray(log_mass, dtype=np.float64)
-    weight = np.ones(len(query)) if sample_weight is None else np.asarray(sample_weight, float)
+    context = _Context.checked(tokens, query, query_key, log_mass, leave_one_out)
+    n = len(context.query)
+    target = np.asarray(target, dtype=np.float64).reshape(n, -1)
+    labels = np.asarray(labels, dtype=np.float64)
+    labels = labels.reshape(*labels.shape[:2], -1)
+    weight = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     weight = weight / weight.sum()
-    if labels.ndim == 2:
-        labels, target = labels[:, :, None], target[:, None]
 
     def one_block(rows: slice) -> tuple[float, Array]:
-        local = _take(tokens, rows)
-        # A step that is too long overflows here; the caller sees a loss that is not finite.
+        # A step that is too long overflows here: the caller sees an infinite loss.
         with np.errstate(over="ignore", invalid="ignore"):
-            scores = _scores(
-                local, query[rows], query_key, _take(mass, rows), leave_one_out, rows.start
+            loss, pull = _loss_pull(
+                context.weights(rows), _take(labels, rows), target[rows], weight[rows]
             )
-            loss, pull = _residual_pull(
-                _softmax(scores), _take(labels, rows), target[rows], weight[rows]
-            )
-            if len(tokens) == 1:
-                return loss, tokens[0].T @ (pull.T @ query[rows])
-            return loss, np.matmul(pull[:, None, :], local)[:, 0, :].T @ query[rows]
+            return loss, context.mix(pull, rows).T @ context.query[rows]
 
-    loss, gradient = 0.0, np.zeros_like(query_key)
-    for block_loss, block_gradient in map(one_block, _blocks(tokens, query, block_bytes)):
+    loss, gradient = 0.0, np.zeros_like(context.query_key)
+    for block_loss, block_gradient in map(one_block, context.blocks(block_bytes)):
         loss += block_loss
         gradient += block_gradient
-    return LossGradient(
-        loss + 0.5 * alpha * float(np.vdot(query_key, query_key)), gradient + alpha * query_key
-    )
+    loss += 0.5 * alpha * float(np.vdot(context.query_key, context.query_key))
+    return LossGradient(loss if np.isfinite(loss) else np.inf, gradient + alpha * context.query_key)
 
 
-def count_tokens(tokens: ArrayLike, labels: ArrayLike) -> tuple[Array, Array, Array] | None:
-    """Replace repeated tokens by multiplicities, where that makes a step cheaper.
+class _Context(NamedTuple):
+    """Checked arguments of `attention`."""
 
-    Parameters
-    ----------
-    tokens : array-like of shape (n_queries, n_context, n_features)
-        Context tokens.
-    labels : array-like of shape (n_queries, n_context[, n_outputs])
-        Their labels.
+    tokens: Array
+    query: Array
+    query_key: Array
+    log_mass: Array | None
+    leave_one_out: bool
 
-    Returns
-    -------
-    tuple of ndarray or None
-        ``(tokens, labels, log_mass)`` as `loss_gradient` takes them: the K distinct tokens, shape
-        (1, K, n_features), the mean label of each in each context, and the logarithm of its count.
-        ``None`` if there are more distinct tokens than places in a context.
-
-    Notes
-    -----
-    Equal tokens get equal attention, so prediction and gradient depend on their labels only
-    through count and mean. The cost of a step no longer depends on the length of the context.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skcurse.theory.softmax_icl import count_tokens
-    >>> tokens, labels, log_mass = count_tokens([[[0.0], [2.0], [2.0]]], [[1.0, 3.0, 5.0]])
-    >>> tokens[0, :, 0], labels, np.exp(log_mass)
-    (array([0., 2.]), array([[1., 4.]]), array([[1., 2.]]))
-    """
-    tokens, labels = _as_float(tokens, labels)
-    n, n_context = tokens.shape[:2]
-    found = _distinct(tokens, n_context)
-    if found is None:
-        return None
-    keys, which = found
-    cell = (np.arange(n)[:, None] * len(keys) + which).ravel()
-    size = n * len(keys)
-    count = np.bincount(cell, minlength=size).reshape(n, -1)
-    outputs = labels.reshape(n * n_context, -1).T
-    total = np.stack([np.bincount(cell, weights=y, minlength=size) for y in outputs], axis=-1)
-    mean = total.reshape(n, len(keys), -1) / np.maximum(count, 1)[:, :, None]
-    with np.errstate(divide="ignore"):
-        return keys[None], mean.reshape(n, len(keys), *labels.shape[2:]), np.log(count)
-
-
-def gradient_descent(
-    objective: Callable[[Array], LossGradient],
-    query_key: Array,
-    *,
-    learning_rate: float | str = "auto",
-) -> Iterator[DescentStep]:
-    """Iterate full-batch gradient descent for as long as the caller asks.
-
-    Parameters
-    ----------
-    objective : callable
-        ``objective(query_key)`` returns a `LossGradient`.
-    query_key : ndarray of shape (n_features, n_features)
-        Where to start.
-    learning_rate : float or "auto", default="auto"
-        A fixed step size, or one step size found by doubling and halving on the loss after the
-        first step, and halved (and kept halved) whenever a step would raise the loss.
-
-    Yields
-    ------
-    DescentStep
-        First the start, then one iterate a step.
-
-    Raises
-    ------
-    ValueError
-        If a fixed step size takes the loss above its starting value.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skcurse.theory.softmax_icl import LossGradient, gradient_descent
-    >>> bowl = lambda q: LossGradient(0.5 * float(np.vdot(q, q)), q)
-    >>> steps = gradient_descent(bowl, np.eye(2), learning_rate=0.5)
-    >>> [next(steps).loss for _ in range(3)]
-    [1.0, 0.25, 0.0625]
-    """
-    loss, gradient = objective(query_key)
-    if not np.isfinite(loss):
-        raise ValueError("The loss is not finite at the start: rescale the features or labels.")
-    start = loss
-    adaptive = isinstance(learning_rate, str)
-    rate = _first_rate(objective, query_key, loss, gradient) if adaptive else float(learning_rate)
-    yield DescentStep(query_key, loss, rate)
-    while True:
-        moved = query_key - rate * gradient
-        new_loss, new_gradient = objective(moved)
-        while adaptive and not new_loss <= loss + _rounding(loss):
-            rate /= 2
-            moved = query_key - rate * gradient
-            new_loss, new_gradient = objective(moved)
-        if not new_loss <= start + 1e6 * _rounding(start):
+    @classmethod
+    def checked(
+        cls,
+        tokens: ArrayLike,
+        query: ArrayLike,
+        query_key: ArrayLike,
+        log_mass: ArrayLike | None,
+        leave_one_out: bool,
+    ) -> "_Context":
+        tokens, query, query_key = (
+            np.asarray(array, dtype=np.float64) for array in (tokens, query, query_key)
+        )
+        mass = None if log_mass is None else np.asarray(log_mass, dtype=np.float64)
+        n, d = query.shape if query.ndim == 2 else (-1, -1)
+        fits = tokens.ndim == 3 and len(tokens) in (1, n) and tokens.shape[2] == d
+        fits &= query_key.shape == (d, d)
+        fits &= mass is None or mass.shape in ((1, tokens.shape[1]), (n, tokens.shape[1]))
+        if leave_one_out:
+            fits &= tokens.shape[:2] == (1, n) and (mass is None or len(mass) == 1)
+        if not fits:
             raise ValueError(
-                f"Gradient descent with learning_rate={rate:g} diverges: the loss rose from "
-                f"{start:.6g} to {new_loss:.6g}. Use a smaller one, or learning_rate='auto'."
+                "Shapes do not fit: tokens (n_queries or 1, n_context, n_features), query "
+                "(n_queries, n_features), query_key (n_features, n_features), log_mass (n_queries "
+                "or 1, n_context), and n_context = n_queries with shared tokens to leave one out; "
+                f"got tokens {tokens.shape}, query {query.shape}, query_key {query_key.shape}, "
+                f"log_mass {None if mass is None else mass.shape}."
             )
-        query_key, loss, gradient = moved, new_loss, new_gradient
-        yield DescentStep(query_key, loss, rate)
+        return cls(tokens, query, query_key, mass, leave_one_out)
+
+    def blocks(self, block_bytes: int) -> Iterator[slice]:
+        """Slices of the queries whose temporaries fit."""
+        n_context, n_features = self.tokens.shape[1:]
+        # Scores and four arrays of their shape, and the tokens if each query has its own.
+        width = 5 if len(self.tokens) == 1 else 5 + n_features
+        step = max(1, min(block_bytes, CACHE_BYTES) // (8 * n_context * width))
+        n = len(self.query)
+        return (slice(i, min(i + step, n)) for i in range(0, n, step))
+
+    def weights(self, rows: slice) -> Array:
+        """Attention of some queries; nan where a query has no context or its scores overflow."""
+        projected = self.query[rows] @ self.query_key.T
+        if len(self.tokens) == 1:
+            scores = projected @ self.tokens[0].T
+        else:
+            scores = np.matmul(self.tokens[rows], projected[:, :, None])[:, :, 0]
+        if self.leave_one_out:
+            own = np.arange(rows.start, rows.stop)
+            diagonal = own - rows.start, own
+            own_scores = scores[diagonal]
+        if self.log_mass is not None:
+            scores += _take(self.log_mass, rows)
+        if self.leave_one_out:
+            left = np.zeros(1) if self.log_mass is None else np.expm1(self.log_mass[0, own])
+            with np.errstate(divide="ignore"):
+                scores[diagonal] = own_scores + np.log(np.maximum(left, 0.0))
+        scores -= scores.max(axis=1, keepdims=True)
+        np.exp(scores, out=scores)
+        scores /= (scores @ np.ones(scores.shape[1]))[:, None]  # sum(axis=1) is slow on short rows
+        return scores
+
+    def mix(self, pull: Array, rows: slice) -> Array:
+        """Sum the tokens of each query with given coefficients."""
+        if len(self.tokens) == 1:
+            return pull @ self.tokens[0]
+        return np.matmul(pull[:, None, :], self.tokens[rows])[:, 0, :]
 
 
-def _first_rate(
-    objective: Callable[[Array], LossGradient], query_key: Array, loss: float, gradient: Array
-) -> float:
-    """Walk along powers of two to the step size with the lowest loss after one step."""
-    slope = float(np.vdot(gradient, gradient))
-    if slope == 0.0:
-        return 1.0
-
-    def after(rate: float) -> float:
-        value = objective(query_key - rate * gradient).loss
-        return value if np.isfinite(value) else np.inf
-
-    # Where a straight line would reach loss 0: the start has the units of a step size.
-    rate = loss / slope
-    value = after(rate)
-    factor = 2.0 if after(2 * rate) < value <= loss else 0.5
-    for _ in range(60):
-        changed = after(factor * rate)
-        if value <= loss and not changed < value:
-            break
-        rate, value = factor * rate, changed
-    return rate
+def _loss_pull(
+    weights: Array, labels: Array, target: Array, sample_weight: Array
+) -> tuple[float, Array]:
+    """Loss of a block, and the coefficients of x_i x_q' in its gradient."""
+    loss, pull = 0.0, np.zeros(())
+    for j in range(target.shape[1]):
+        label = labels[:, :, j]
+        prediction = _mean(weights, label)
+        residual = prediction - target[:, j]
+        loss += 0.5 * float(sample_weight @ residual**2)
+        # Subtract before summing: labels may share a large offset.
+        term = label - prediction[:, None]
+        term *= (sample_weight * residual)[:, None]
+        pull = term if j == 0 else pull + term
+    pull *= weights
+    return loss, pull
 
 
-def _rounding(loss: float) -> float:
-    """How much two evaluations of an unchanged loss may differ."""
-    return 16 * np.finfo(np.float64).eps * abs(loss)
+def _mean(weights: Array, label: Array) -> Array:
+    """Weighted mean of the labels of each query."""
+    return weights @ label[0] if len(label) == 1 else np.einsum("bn,bn->b", weights, label)
 
 
-def _as_float(*arrays: ArrayLike) -> tuple[Array, ...]:
-    return tuple(np.asarray(array, dtype=np.float64) for array in arrays)
+def _take(array: Array, rows: slice) -> Array:
+    """Rows of an array, or all of one that is shared."""
+    return array if len(array) == 1 else array[rows]
 
 
 def _finite(values: Array) -> Array:
@@ -484,92 +335,3 @@ def _finite(values: Array) -> Array:
             "in the latter case rescale the features."
         )
     return values
-
-
-def _take(array: Any, rows: slice) -> Any:
-    """Rows of an array, or all of one that is shared (or absent)."""
-    return array if array is None or len(array) == 1 else array[rows]
-
-
-def _blocks(tokens: Array, query: Array, block_bytes: int) -> list[slice]:
-    """Slices of the queries whose temporaries fit."""
-    n_context, n_features = tokens.shape[1:]
-    if len(tokens) == 1:  # scores, weights, pull and two products of that shape
-        step = block_bytes // (5 * 8 * n_context)
-    else:
-        step = min(block_bytes, CACHE_BYTES) // (8 * n_context * (n_features + 5))
-    step = max(1, step)
-    return [slice(i, min(i + step, len(query))) for i in range(0, len(query), step)]
-
-
-def _scores(
-    tokens: Array,
-    query: Array,
-    query_key: Array,
-    log_mass: Array | None,
-    leave_one_out: bool,
-    first: int,
-) -> Array:
-    """Score each token against queries first, first + 1, …: x_i'Q x_q plus its log-mass."""
-    projected = query @ query_key.T
-    if len(tokens) == 1:
-        scores = projected @ tokens[0].T
-    else:
-        scores = np.matmul(tokens, projected[:, :, None])[:, :, 0]
-    diagonal = np.arange(len(query))
-    own = scores[diagonal, first + diagonal] if leave_one_out else None
-    if log_mass is not None:
-        scores += log_mass
-    if own is not None:
-        left = np.zeros(1) if log_mass is None else np.expm1(log_mass[0, first + diagonal])
-        with np.errstate(divide="ignore"):
-            scores[diagonal, first + diagonal] = own + np.log(np.maximum(left, 0.0))
-    return scores
-
-
-def _softmax(scores: Array) -> Array:
-    """Normalise exp(scores) along the last axis, in place; nan for a row of -inf."""
-    with np.errstate(invalid="ignore"):
-        scores -= scores.max(axis=1, keepdims=True)
-    np.exp(scores, out=scores)
-    scores /= scores.sum(axis=1, keepdims=True)
-    return scores
-
-
-def _residual_pull(
-    weights: Array, labels: Array, target: Array, sample_weight: Array
-) -> tuple[float, Array]:
-    """Loss of a block, and what multiplies x_i x_q' in its gradient."""
-    loss, pull = 0.0, np.zeros_like(weights)
-    for j in range(target.shape[1]):
-        label = labels[:, :, j]
-        prediction = (weights * label).sum(axis=1)
-        residual = prediction - target[:, j]
-        loss += 0.5 * float(sample_weight @ residual**2)
-        pull += (sample_weight * residual)[:, None] * (label - prediction[:, None])
-    pull *= weights
-    return loss, pull
-
-
-def _distinct(tokens: Array, most: int) -> tuple[Array, NDArray[np.intp]] | None:
-    """Distinct tokens and where each token is among them, or None if there are more than `most`."""
-    n, n_context, n_features = tokens.shape
-    head = tokens[:5].reshape(-1, n_features)
-    if len(np.unique(head, axis=0)) > most:
-        return None
-    # Equal tokens share a hash of their bits; what it claims is then checked entry by entry.
-    odd = np.arange(1, 2 * n_features, 2, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    step = max(1, 2**22 // (8 * n_context * n_features))
-    mark = np.empty((n, n_context), dtype=np.uint64)
-    for i in range(0, n, step):
-        bits = (tokens[i : i + step] + 0.0).view(np.uint64)  # + 0.0 makes -0.0 and 0.0 one
-        mark[i : i + step] = (bits ^ bits >> np.uint64(32)) @ odd
-    _, first, which = np.unique(mark, return_index=True, return_inverse=True)
-    if len(first) > most:
-        return None
-    which = which.reshape(n, n_context)
-    keys = tokens[np.unravel_index(first, (n, n_context))]
-    same = all(
-        np.array_equal(keys[which[i : i + step]], tokens[i : i + step]) for i in range(0, n, step)
-    )
-    return (keys, which) if same else None

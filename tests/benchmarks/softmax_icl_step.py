@@ -1,0 +1,155 @@
+"""Time one loss-and-gradient step of the in-context learner against PyTorch and JAX.
+
+Run as ``python tests/benchmarks/softmax_icl_step.py``. Contenders take turns within one process,
+all in double precision and with the threads the machine has; each peer is the best of several
+chunk sizes, with the gradient written out by hand and by its automatic differentiation. Reported
+is the median over rounds, and the ratio of the best peer to this package.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+from jax import lax
+
+from skcurse.theory.softmax_icl import count_tokens, loss_gradient
+
+jax.config.update("jax_enable_x64", True)
+
+Arrays = tuple[np.ndarray, ...]  # tokens (P, N, d), labels (P, N), query (P, d), target (P,), Q
+
+
+def problem(n_prompts: int, n_context: int, n_features: int, vocabulary: int | None) -> Arrays:
+    rng = np.random.default_rng(0)
+    width = n_features + 1
+    rows = rng.standard_normal((n_prompts, n_context * width + n_features))
+    tokens = rows[:, : n_context * width].reshape(n_prompts, n_context, width)
+    if vocabulary is not None:
+        keys = rng.standard_normal((vocabulary, n_features))
+        tokens[:, :, :-1] = keys[rng.integers(vocabulary, size=(n_prompts, n_context))]
+        rows[:, -n_features:] = keys[rng.integers(vocabulary, size=n_prompts)]
+    query_key = 0.01 * rng.standard_normal((n_features, n_features))
+    target = rng.standard_normal(n_prompts)
+    return tokens[:, :, :-1], tokens[:, :, -1], rows[:, -n_features:], target, query_key
+
+
+def ours(arrays: Arrays) -> Callable[[], np.ndarray]:
+    tokens, labels, query, target, query_key = arrays
+    counted = count_tokens(tokens, labels)
+    log_mass = None
+    if counted is not None:
+        tokens, labels, log_mass = counted
+
+    def step() -> np.ndarray:
+        return loss_gradient(tokens, labels, query, target, query_key, log_mass=log_mass).gradient
+
+    return step
+
+
+def torch_step(arrays: Arrays, chunk: int, by_hand: bool) -> Callable[[], np.ndarray]:
+    *data, query_key = (torch.from_numpy(np.ascontiguousarray(a)) for a in arrays)
+    n = len(data[0])
+
+    def predict(tokens, labels, query, q):
+        scores = torch.bmm(tokens, (query @ q.T)[:, :, None])[:, :, 0]
+        weights = torch.softmax(scores, dim=1)
+        return weights, (weights * labels).sum(dim=1)
+
+    def step() -> np.ndarray:
+        gradient = torch.zeros_like(query_key)
+        q = query_key if by_hand else query_key.clone().requires_grad_()
+        for i in range(0, n, chunk):
+            tokens, labels, query, target = (a[i : i + chunk] for a in data)
+            weights, prediction = predict(tokens, labels, query, q)
+            residual = prediction - target
+            if by_hand:
+                pull = weights * (labels - prediction[:, None]) * residual[:, None]
+                gradient += torch.bmm(pull[:, None, :], tokens)[:, 0].T @ query
+            else:
+                (0.5 * residual @ residual).backward()
+        return (gradient if by_hand else q.grad).numpy() / n
+
+    return step
+
+
+def jax_step(arrays: Arrays, chunk: int, by_hand: bool) -> Callable[[], np.ndarray]:
+    *data, query_key = (jnp.asarray(a) for a in arrays)
+    n = len(data[0])
+    chunks = [a.reshape(n // chunk, chunk, *a.shape[1:]) for a in data]
+
+    def predict(tokens, labels, query, q):
+        weights = jax.nn.softmax(jnp.einsum("pnd,pd->pn", tokens, query @ q.T), axis=1)
+        return weights, (weights * labels).sum(axis=1)
+
+    def loss(q, tokens, labels, query, target):
+        residual = predict(tokens, labels, query, q)[1] - target
+        return 0.5 * residual @ residual
+
+    def gradient(q, tokens, labels, query, target):
+        weights, prediction = predict(tokens, labels, query, q)
+        pull = weights * (labels - prediction[:, None]) * (prediction - target)[:, None]
+        return jnp.einsum("pn,pnd->pd", pull, tokens).T @ query
+
+    slope = gradient if by_hand else jax.grad(loss)
+
+    @jax.jit
+    def total(q, *chunks):
+        def add(sum_, chunk):
+            return sum_ + slope(q, *chunk), None
+
+        return lax.scan(add, jnp.zeros_like(q), chunks)[0] / n
+
+    return lambda: np.asarray(total(query_key, *chunks))
+
+
+def median_times(steps: dict[str, Callable], rounds: int) -> dict[str, float]:
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(rounds + 1):  # the first round warms up
+        for name, step in steps.items():
+            start = time.perf_counter()
+            step()
+            times[name].append(time.perf_counter() - start)
+    return {name: float(np.median(t[1:])) for name, t in times.items()}
+
+
+def compare(shape: tuple[int, int, int], vocabulary: int | None, rounds: int) -> None:
+    arrays = problem(*shape, vocabulary)
+    chunks = [c for c in (8, 32, 128, 512, shape[0]) if c <= shape[0]]
+    steps = {"skcurse": ours(arrays)}
+    for peer, make in (("torch", torch_step), ("jax", jax_step)):
+        for by_hand in (True, False):
+            for chunk in chunks:
+                kind = "by hand" if by_hand else "autodiff"
+                steps[f"{peer} {kind}, chunks of {chunk}"] = partial(make, arrays, chunk, by_hand)()
+    reference = steps["skcurse"]()
+    for name, step in steps.items():
+        np.testing.assert_allclose(step(), reference, rtol=0, atol=1e-13, err_msg=name)
+    # A short race chooses each peer's best variant; only these go into the measured one.
+    trial = median_times(steps, 2)
+    best = [min((n for n in trial if n.startswith(p)), key=trial.get) for p in ("torch", "jax")]
+    times = median_times({name: steps[name] for name in ["skcurse", *best]}, rounds)
+    kind = "distinct tokens" if vocabulary is None else f"{vocabulary} repeated tokens"
+    print(f"(prompts, N, d) = {shape}, {kind}")
+    for name, seconds in times.items():
+        print(f"  {1e3 * seconds:8.2f} ms  {name}")
+    print(f"  better peer / skcurse: {min(times[n] for n in best) / times['skcurse']:.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--small", action="store_true", help="an eighth of the prompts")
+    options = parser.parse_args()
+    scale = 8 if options.small else 1
+    compare((4096 // scale, 128, 32), 32, options.rounds)
+    compare((4096 // scale, 128, 32), None, options.rounds)
+    compare((1024 // scale, 1024, 64), None, options.rounds)
+
+
+if __name__ == "__main__":
+    main()

@@ -16,7 +16,7 @@ from skcurse.cli._options import COMPARE
 from skcurse.cli._output import prepare_folder, write_figures, write_table
 from skcurse.cli._verdict import verdict
 from skcurse.comparison import compare
-from skcurse.plugins import report
+from skcurse.plugins import get_diagnostics, report
 
 __all__ = ["ESTIMATORS", "build_parser", "main"]
 
@@ -78,29 +78,17 @@ def _plugins(args: argparse.Namespace) -> int:
     rows = report()
     if args.json:
         print(json.dumps(rows, indent=2))
-        return 0
-    for row in rows:
-        origin = " ".join(filter(None, [row["distribution"], row["version"]])) or "run time"
-        print(f"{row['name']} ({origin}): {row['state']}")
-        if row["error"]:
-            print(f"  {row['error']}")
-        for kind in ("data_models", "diagnostics", "estimators"):
-            if row[kind]:
-                print(f"  {kind.replace('_', ' ')}: {', '.join(row[kind])}")
+    else:
+        for row in rows:
+            origin = " ".join(filter(None, [row["distribution"], row["version"]])) or "run time"
+            print(f"{row['name']} ({origin}): {row['state']}")
+            if row["error"]:
+                print(f"  {row['error']}")
+            for kind in ("data_models", "diagnostics", "estimators"):
+                if row[kind]:
+                    print(f"  {kind.replace('_', ' ')}: {', '.join(row[kind])}")
+    get_diagnostics(())  # after the list: in strict mode a broken plugin is an error
     return 0
-
-
-class _Notes:
-    """Show a warning as one line without its place in the code, and those that start alike once."""
-
-    def __init__(self) -> None:
-        self.seen: set[str] = set()
-
-    def __call__(self, message: Warning | str, *_: Any, **__: Any) -> None:
-        text = " ".join(str(message).split())
-        if (start := text[:60]) not in self.seen:
-            self.seen.add(start)
-            print(f"skcurse: note: {text}", file=sys.stderr)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

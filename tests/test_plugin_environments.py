@@ -206,12 +206,25 @@ def test_three_plugins_and_their_own_dependency(environment):
     text = env.run(env.command, "plugins").stdout
     for word in ("skcurse-statsmodels 0.1.0", "heavy_tailed_ar", "kernel_target_alignment"):
         assert word in text
-    done = env.run(
-        env.command, "compare", "--data", "heavy_tailed_ar", "--estimator", "window_autoreg",
-        "residual_linear", "--diagnostic", "kernel_target_alignment", "--out", env.python.parent,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "window_autoreg" in done.stdout
+    env.script(
+        """
+        import numpy as np
+        from skcurse.comparison import compare
+        comparison = compare(
+            ["window_autoreg", "residual_linear", "attention_ntk"], "heavy_tailed_ar",
+            diagnostics="kernel_target_alignment", data_grid={"gamma": [0.3, 0.9]},
+            cv=2, n_samples=40, n_test=40, n_jobs=2, random_state=0,
+        )
+        table = comparison.results_
+        for law in ("", "_regime_switch"):
+            assert np.isfinite(table["mean_test_mse" + law]).all()
+            alignment = table["mean_test_kernel_target_alignment" + law]
+            np.testing.assert_array_equal(
+                np.isfinite(alignment), table["estimator"] == "attention_ntk"
+            )
+        assert not comparison.failures_
+        """
+    )
 
 
 def test_the_template_is_a_working_diagnostic(environment):

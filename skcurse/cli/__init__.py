@@ -91,6 +91,19 @@ def _plugins(args: argparse.Namespace) -> int:
     return 0
 
 
+class _Notes:
+    """Show a warning as one line without its place in the code, and those that start alike once."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+
+    def __call__(self, message: Warning | str, *_: Any, **__: Any) -> None:
+        text = " ".join(str(message).split())
+        if (start := text[:60]) not in self.seen:
+            self.seen.add(start)
+            print(f"skcurse: note: {text}", file=sys.stderr)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line.
 

@@ -9,20 +9,41 @@ nodes in all, whatever the number of rows and the length of the windows.
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from skcurse.theory.attention_network import forward
+from skcurse.theory.compression import compress, compressed_forward
 from skcurse.theory.infinite_width import GaussianNodes, gaussian_nodes
+from skcurse.theory.ntk import kernel_features
 from skcurse.theory.panels import PointsOnPanels
 from skcurse.theory.skeleton import Skeleton, curve_values, find_skeleton
 from skcurse.theory.tilted_moments import BLOCK_BYTES, Array, Map, row_tasks
 
-__all__ = ["GAUSSIAN_INTERVAL", "CollocationTable", "infinite_width_kernel"]
+__all__ = ["GAUSSIAN_INTERVAL", "CollocationTable", "TableErrors", "infinite_width_kernel"]
 
 #: Where weights drawn from N(0, 1) count, to double precision.
 GAUSSIAN_INTERVAL = (-12.0, 12.0)
+
+
+class TableErrors(NamedTuple):
+    """Root mean squares of errors and of what they are errors of, on a sample.
+
+    Attributes
+    ----------
+    slope, slope_size : float
+        Error and size of the slopes Σ_i weight_i (F_i - y_i) x_{i,d} var(x_i; w_r).
+    output, residual_size : float
+        Error of F_i, and size of the weighted residual.
+    """
+
+    slope: float
+    slope_size: float
+    output: float
+    residual_size: float
 
 
 class CollocationTable:
@@ -191,6 +212,47 @@ class CollocationTable:
         """
         return self.skeleton.panels.at(weights).evaluate_many(self._slope_table)
 
+    def largest_stable_rate(self, weights: ArrayLike, *, alpha: float = 0.0) -> float:
+        """Step size 2/(λ_max(H) + alpha); infinite if nothing can move."""
+        top = float(self.ntk_eigenvalues(weights).max(initial=0.0)) + alpha
+        return 2.0 / top if top > np.finfo(float).tiny else np.inf
+
+    def errors(self, weights: ArrayLike, masses: ArrayLike, output: int = 0) -> TableErrors:
+        """Compare the table with the direct formula on a few neurons and a few rows.
+
+        Parameters
+        ----------
+        weights, masses, output
+            As in `residual`.
+
+        Returns
+        -------
+        errors : TableErrors
+            Slopes of 16 neurons, over all rows; and outputs at 16 rows, from all neurons.
+        """
+        w, masses = np.asarray(weights, dtype=np.float64), np.asarray(masses, dtype=np.float64)
+        neurons = np.argsort(w, kind="stable")[_spread(w.size)]
+        _, slope = self.loss_slope(w, masses, output)
+        network = compress(self.skeleton, [(w, masses)])
+        pull = compressed_forward(self._X, network, map=self._map)[:, 0] - self._y[:, output]
+        if self._sample_weight is not None:
+            pull = pull * np.asarray(self._sample_weight)
+        features = kernel_features(self._X, w[neurons], map=self._map)
+        exact_slope = features.T @ pull
+
+        width = np.abs(self._X[:, -1]) * np.ptp(self._X, axis=1)
+        rows = self._X[np.argsort(width, kind="stable")[_spread(len(width))]]
+        exact_output = forward(rows, w, masses * np.sqrt(w.size), map=self._map)
+        output_error = compressed_forward(rows, network)[:, 0] - exact_output
+        # A residual below this share of the windows' range is zero but for rounding.
+        least = 1e-5 * _root_mean_square(np.ptp(self._X, axis=1))
+        return TableErrors(
+            _root_mean_square(slope[neurons] - exact_slope),
+            max(_root_mean_square(exact_slope), least * float(np.abs(features).sum(axis=0).max())),
+            _root_mean_square(output_error),
+            max(_root_mean_square(pull), least),
+        )
+
     def ntk_eigenvalues(self, weights: ArrayLike) -> Array:
         """Eigenvalues of the neural tangent kernel H = ΦΦᵀ/m, through singular values.
 
@@ -288,6 +350,15 @@ def _gaussian_nodes(skeleton: Skeleton) -> GaussianNodes:
     """Quadrature for w ~ N(0, 1) of products of the skeleton's functions."""
     breaks = np.union1d(skeleton.panels.breaks, np.linspace(*GAUSSIAN_INTERVAL, 17))
     return gaussian_nodes(np.empty((0, 1)), breaks)
+
+
+def _spread(size: int, n_chosen: int = 16) -> NDArray[np.intp]:
+    """Evenly spaced indices, the first and the last among them."""
+    return np.unique(np.linspace(0, size - 1, n_chosen).astype(np.intp))
+
+
+def _root_mean_square(values: Array) -> float:
+    return float(np.sqrt(np.mean(values**2)))
 
 
 def _triangular_factor(X: Array, y: Array, root_weight: Array, weights: Array) -> Array:

@@ -230,7 +230,7 @@ class PointsOnPanels:
 
     def evaluate_many(self, coefficients: Array) -> Array:
         """Values of many interpolants, shape (n_functions, n_points), at the points."""
-        by_panel = coefficients.reshape(len(coefficients), self.panels.n_panels, -1)
+        by_panel = coefficients.reshape(-1, self.panels.n_panels, self.panels.order)
         values = np.empty((len(coefficients), self.points.size))
         for order, panel, starts, basis in self._located or self._locate():
             for first, last in zip(starts, [*starts[1:], order.size], strict=True):
@@ -259,7 +259,7 @@ class PointsOnPanels:
             rows = (basis * scale[order]).T
             for index, segment in zip(panel[starts], np.split(rows, starts[1:]), strict=True):
                 factors[index] = np.linalg.qr(np.concatenate([factors[index], segment]), mode="r")
-        by_panel = coefficients.reshape(len(coefficients), n_panels, p)
+        by_panel = coefficients.reshape(-1, n_panels, p)
         return np.einsum("kqj,qij->kqi", by_panel, factors).reshape(coefficients.shape)
 
     def _locate(self) -> Iterator[tuple[Indices, Indices, Indices, Array]]:

@@ -10,9 +10,7 @@ rows up to a given width they span, to double precision, a space of a few dozen 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import scipy.linalg
@@ -28,7 +26,13 @@ from skcurse.theory.tilted_moments import (
     tilts,
 )
 
-__all__ = ["Skeleton", "curve_values", "find_skeleton", "graded_panels"]
+__all__ = [
+    "Skeleton",
+    "curve_values",
+    "find_skeleton",
+    "graded_panels",
+    "rebuilding_errors",
+]
 
 _MAX_PANELS = 2048
 _N_CHECKS = 8
@@ -148,72 +152,36 @@ class Skeleton:
 
     def errors(self, X: Array) -> Array:
         """Largest error of every row at the check weights, relative to its range."""
-        return self._errors(X, self._curves(X))
-
-    def masses(self, weights: ArrayLike, masses: ArrayLike, *, derivative: bool = False) -> Array:
-        """Compress a signed measure on w to masses on the skeleton.
-
-        Parameters
-        ----------
-        weights, masses : array-like of shape (n_neurons,)
-            The measure Σ_r masses_r δ(w - weights_r); weights inside the panels.
-        derivative : bool, default=False
-            Compress what acts on dG_x/dw instead.
-
-        Returns
-        -------
-        masses : ndarray of shape (n_skeleton,)
-            c with Σ_l c_l G_x(u_l) = Σ_r masses_r G_x(weights_r) for every covered row.
-        """
-        moments = self.panels.at(weights).moments(masses)
-        functions = self.coefficients
-        return (self.panels.derivative(functions) if derivative else functions) @ moments
-
-    def apply(
-        self, X: Array, masses: Array, direct: Callable[[Array], Array], *, map: Map = map
-    ) -> Array:
-        """Apply compressed measures to rows, and the direct formula to rows not covered.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n_samples, n_features)
-            Windows.
-        masses : ndarray of shape (n_skeleton, n_measures)
-            Compressed measures, from `masses`.
-        direct : callable
-            Windows of shape (n, n_features) to values of shape (n, n_measures), for the rest.
-        map : callable, default=map
-            Parallel map over blocks of rows.
-
-        Returns
-        -------
-        values : ndarray of shape (n_samples, n_measures)
-            Σ_l masses_l G_x(u_l), or what `direct` says.
-        """
-        blocks = list(map(partial(self._apply_block, masses=masses), self.blocks(X)))
-        values = np.concatenate([block for block, _ in blocks])
-        uncovered = np.concatenate([error for _, error in blocks]) > self.tol
-        if uncovered.any():
-            values[uncovered] = direct(X[uncovered])
-        return values
+        values = curve_values(X, np.concatenate([self.weights, self.check_weights]))
+        return rebuilding_errors(X, values, self.check_values)
 
     def blocks(self, X: Array) -> list[Array]:
         """Blocks of rows that suit one task of a parallel map each."""
         size = self.weights.size + self.check_weights.size
         return [X[rows] for rows in row_tasks(X, size, BLOCK_BYTES)]
 
-    def _apply_block(self, X: Array, masses: Array) -> tuple[Array, Array]:
-        values = self._curves(X)
-        return values[:, : self.weights.size] @ masses, self._errors(X, values)
 
-    def _curves(self, X: Array) -> Array:
-        return curve_values(X, np.concatenate([self.weights, self.check_weights]))
+def rebuilding_errors(X: Array, values: Array, check_values: Array) -> Array:
+    """Largest error of every row's rebuilt curve at check weights, relative to the row's range.
 
-    def _errors(self, X: Array, values: Array) -> Array:
-        known, checks = np.split(values, [self.weights.size], axis=1)
-        scale = np.ptp(X, axis=1)
-        error = np.abs(checks - known @ self.check_values).max(axis=1, initial=0.0)
-        return error / np.where(scale > 0, scale, 1.0)
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        Windows.
+    values : ndarray of shape (n_samples, n_skeleton + n_checks)
+        Their curves at the skeleton weights, then at the check weights.
+    check_values : ndarray of shape (n_skeleton, n_checks)
+        The interpolating functions at the check weights.
+
+    Returns
+    -------
+    errors : ndarray of shape (n_samples,)
+    """
+    known, checks = np.split(values, [len(check_values)], axis=1)
+    scale = np.ptp(X, axis=1)
+    error = np.abs(checks - known @ check_values).max(axis=1, initial=0.0)
+    relative: Array = error / np.where(scale > 0, scale, 1.0)
+    return relative
 
 
 def find_skeleton(

@@ -4,99 +4,137 @@ Under gradient descent all neurons with the same sign and the same start follow 
 w_r(t) = T_t(w_r(0)), and the map T_t is smooth. So the initial neurons are scattered once onto
 Chebyshev nodes, the nodes are moved, carrying the masses, and the map through the moved nodes
 gives every neuron's weight at the end. A step's cost then depends on the number of nodes alone.
+T_t steepens where trajectories part: there the panels are halved as the run goes on.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skcurse.theory.collocation import CollocationTable
 from skcurse.theory.panels import Panels
 from skcurse.theory.tilted_moments import Array
 
-__all__ = ["Particles", "TableObjective", "neurons_as_particles", "scatter_neurons"]
+__all__ = ["Particles", "neurons_as_particles", "scatter_neurons"]
 
+# Displacements are interpolated to this accuracy.
+_RESOLUTION = 1e-12
+# Neurons that are followed one by one, to see how well the others are interpolated.
 _N_WITNESSES = 64
+# On narrower panels trajectories part faster than double precision can tell.
+_NARROWEST = 1e-5
 
 
-class Particles(NamedTuple):
-    """A measure on w, split over moving particles.
+@dataclass(frozen=True)
+class Particles:
+    """A network's neurons as a measure on w that is split over moving particles.
 
     Attributes
     ----------
+    weights, signs : ndarray of shape (n_neurons,)
+        The neurons at the start.
     starts : ndarray of shape (n_particles,)
-        Weights at the start.
+        The particles at the start.
     directions : ndarray of shape (n_particles,)
         a/√m of the neurons a particle stands for: times the slope of the potential, its gradient.
-    masses : ndarray of shape (n_particles,)
-        The particle's share of the network's output.
     counts : ndarray of shape (n_particles,)
         The number of neurons it stands for; neither integer nor always positive.
     panels : dict of float to Panels
         For scattered neurons: where the particles of a sign start, the sign as key.
     witnesses : ndarray of shape (n_witnesses,)
-        Indices of neurons that are followed one by one, as massless particles at the end.
+        Indices of neurons that are particles without mass, the last ones.
     """
 
+    weights: Array
+    signs: Array
     starts: Array
     directions: Array
-    masses: Array
     counts: Array
     panels: dict[float, Panels]
     witnesses: NDArray[np.intp]
 
-    def carry(self, positions: Array, weights: ArrayLike, signs: ArrayLike) -> Array:
-        """Move neurons along with the particles.
+    @property
+    def masses(self) -> Array:
+        """The particles' shares of the network's output."""
+        return self.directions * self.counts
+
+    def carry(self, positions: Array, neurons: NDArray[np.intp] | None = None) -> Array:
+        """Weights of all or some neurons when the particles are at `positions`."""
+        if not self.panels:
+            return positions if neurons is None else positions[neurons]
+        moved = self.weights.copy() if neurons is None else self.weights[neurons]
+        signs = self.signs if neurons is None else self.signs[neurons]
+        for sign, (panels, coefficients) in self._displacements(positions).items():
+            chosen = np.flatnonzero(signs == sign)
+            moved[chosen] += panels.at(moved[chosen], block_bytes=0).evaluate(coefficients)
+        return moved
+
+    def error(self, positions: Array) -> float:
+        """Largest distance between a witness and where `carry` puts it."""
+        followed = positions[self.starts.size - self.witnesses.size :]
+        return float(np.abs(self.carry(positions, self.witnesses) - followed).max(initial=0.0))
+
+    def refined(self, positions: Array) -> tuple[Particles, Array]:
+        """Halve the panels on which the displacement is no longer resolved.
 
         Parameters
         ----------
         positions : ndarray of shape (n_particles,)
             Where the particles are.
-        weights, signs : array-like of shape (n_neurons,)
-            The neurons that were scattered.
 
         Returns
         -------
-        weights : ndarray of shape (n_neurons,)
-            T_t(w_r), by interpolation of the displacement.
+        particles : Particles
+            These, if all is resolved; else the same neurons scattered onto the new panels; the
+            neurons themselves where that asks for panels narrower than 1e-5 or for half as many
+            particles as neurons, at their starts.
+        positions : ndarray of shape (n_particles,)
+            Where the new particles are.
         """
-        if not self.panels:
-            return positions
-        moved = np.array(weights, dtype=np.float64)
-        displacement, first = positions - self.starts, 0
+        finer, moved, changed = {}, [], False
+        for sign, (panels, coefficients) in self._displacements(positions).items():
+            tails = np.abs(coefficients.reshape(panels.n_panels, -1)[:, -2:]).max(axis=1)
+            coarse = tails > _RESOLUTION
+            finer[sign] = panels
+            if coarse.any():
+                changed = True
+                breaks = np.sort(np.concatenate([panels.breaks, panels.centers[coarse]]))
+                finer[sign] = Panels(breaks, panels.order)
+                if panels.halves[coarse].min() < _NARROWEST:
+                    return self._given_up()
+            nodes = finer[sign].nodes
+            moved.append(nodes + panels.at(nodes).evaluate(coefficients))
+        if not changed:
+            return self, positions
+        if sum(panels.nodes.size for panels in finer.values()) > self.weights.size / 2:
+            return self._given_up()
+        moved.append(positions[self.starts.size - self.witnesses.size :])
+        return _scatter(self.weights, self.signs, finer), np.concatenate(moved)
+
+    def _given_up(self) -> tuple[Particles, Array]:
+        return neurons_as_particles(self.weights, self.signs), self.weights
+
+    def _displacements(self, positions: Array) -> dict[float, tuple[Panels, Array]]:
+        """Panels of every sign, and the coefficients of the displacement on them."""
+        displacement, first, found = positions - self.starts, 0, {}
         for sign, panels in self.panels.items():
-            chosen = np.flatnonzero(np.asarray(signs) == sign)
             last = first + panels.nodes.size
-            coefficients = panels.coefficients(displacement[first:last])
-            moved[chosen] += panels.at(moved[chosen], block_bytes=0).evaluate(coefficients)
+            found[sign] = panels, panels.coefficients(displacement[first:last])
             first = last
-        return moved
-
-    def error(self, positions: Array, weights: ArrayLike, signs: ArrayLike) -> float:
-        """Largest distance between a witness and where `carry` puts it."""
-        if not self.witnesses.size:
-            return 0.0
-        weights, signs = (np.asarray(array)[self.witnesses] for array in (weights, signs))
-        carried = self.carry(positions, weights, signs)
-        return float(np.abs(carried - positions[-carried.size :]).max())
-
-    def refined(self, weights: ArrayLike, signs: ArrayLike) -> Particles:
-        """Scatter the same neurons onto panels of half the width."""
-        return _scatter(weights, signs, {s: panels.split() for s, panels in self.panels.items()})
+        return found
 
 
 def neurons_as_particles(weights: ArrayLike, signs: ArrayLike) -> Particles:
     """Every neuron a particle of its own: no transport."""
     weights, signs = np.asarray(weights, dtype=np.float64), np.asarray(signs, dtype=np.float64)
-    masses = signs / np.sqrt(signs.size)
-    return Particles(weights, masses, masses, np.ones(masses.size), {}, np.empty(0, dtype=np.intp))
+    directions, counts = signs / np.sqrt(signs.size), np.ones(signs.size)
+    return Particles(weights, signs, weights, directions, counts, {}, np.empty(0, dtype=np.intp))
 
 
 def scatter_neurons(weights: ArrayLike, signs: ArrayLike, panels: Panels) -> Particles:
-    """Particles that stand for neurons in every integral the table resolves.
+    """Particles that stand for neurons in every integral the panels resolve.
 
     Parameters
     ----------
@@ -133,84 +171,22 @@ def scatter_neurons(weights: ArrayLike, signs: ArrayLike, panels: Panels) -> Par
     for sign in np.unique(signs):
         low, high = np.min(weights[signs == sign]), np.max(weights[signs == sign])
         inner = panels.breaks[(panels.breaks > low) & (panels.breaks < high)]
-        high = max(high, np.nextafter(low, np.inf) + 1e-6)
-        cut[float(sign)] = Panels([low, *inner, high], panels.order)
+        cut[float(sign)] = Panels([low, *inner, max(high, low + 1e-6)], panels.order)
     return _scatter(weights, signs, cut)
 
 
-def _scatter(weights: ArrayLike, signs: ArrayLike, by_sign: dict[float, Panels]) -> Particles:
+def _scatter(weights: Array, signs: Array, by_sign: dict[float, Panels]) -> Particles:
     """Scatter each sign's neurons onto its own panels, and add the witnesses."""
-    weights, signs = np.asarray(weights, dtype=np.float64), np.asarray(signs, dtype=np.float64)
-    starts, directions, counts = [], [], []
+    starts, particle_signs, counts = [], [], []
     for sign, panels in by_sign.items():
         chosen = weights[signs == sign]
         moments = panels.at(chosen, block_bytes=0).moments(np.ones(chosen.size))
         starts.append(panels.nodes)
         counts.append(panels.node_masses(moments))
-        directions.append(np.full(panels.nodes.size, sign / np.sqrt(weights.size)))
+        particle_signs.append(np.full(panels.nodes.size, sign))
     ranks = np.linspace(0, weights.size - 1, min(_N_WITNESSES, weights.size)).astype(np.intp)
     witnesses = np.argsort(weights, kind="stable")[ranks]
-    starts.append(weights[witnesses])
-    counts.append(np.zeros(witnesses.size))
-    directions.append(signs[witnesses] / np.sqrt(weights.size))
-    count, direction = np.concatenate(counts), np.concatenate(directions)
-    masses = direction * count
-    return Particles(np.concatenate(starts), direction, masses, count, by_sign, witnesses)
-
-
-class TableObjective:
-    """Loss of particles and the gradient that moves them, from a table that grows with them.
-
-    Parameters
-    ----------
-    table : CollocationTable
-        Replaced by a wider one, as the attribute `table`, when a particle leaves its interval.
-    particles : Particles
-        What moves.
-    output : int, default=0
-        Column of the targets.
-    alpha : float, default=0.0
-        Adds α/2 Σ_r (w_r - w_r(0))² to the loss.
-    anchors : ndarray of shape (n_particles,), default=None
-        w(0) of the penalty; None is the particles' starts.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> X, w = rng.standard_normal((300, 8)), np.linspace(-2.0, 2.0, 1000)
-    >>> a = np.where(np.arange(1000) % 2, 1.0, -1.0)
-    >>> table = CollocationTable(X, X[:, -1], interval=(-2.5, 2.5))
-    >>> neurons = TableObjective(table, neurons_as_particles(w, a))
-    >>> particles = scatter_neurons(w, a, table.skeleton.panels)
-    >>> loss, _ = TableObjective(table, particles)(particles.starts)
-    >>> bool(np.isclose(loss, neurons(w)[0], rtol=1e-12))
-    True
-    """
-
-    def __init__(
-        self,
-        table: CollocationTable,
-        particles: Particles,
-        *,
-        output: int = 0,
-        alpha: float = 0.0,
-        anchors: Array | None = None,
-    ) -> None:
-        self.table = table
-        self.particles = particles
-        self.output = output
-        self.alpha = alpha
-        self.anchors = particles.starts if anchors is None else anchors
-
-    def __call__(self, positions: Array) -> tuple[float, Array]:
-        """Loss and the gradient that every particle follows."""
-        if not np.isfinite(positions).all():
-            return np.inf, positions
-        self.table = self.table.covering(positions)
-        loss, slope = self.table.loss_slope(positions, self.particles.masses, self.output)
-        gradient = self.particles.directions * slope
-        if self.alpha > 0:
-            moved = positions - self.anchors
-            loss += 0.5 * self.alpha * float(self.particles.counts @ moved**2)
-            gradient += self.alpha * moved
-        return loss, gradient
+    directions = np.concatenate([*particle_signs, signs[witnesses]]) / np.sqrt(weights.size)
+    count = np.concatenate([*counts, np.zeros(witnesses.size)])
+    start = np.concatenate([*starts, weights[witnesses]])
+    return Particles(weights, signs, start, directions, count, by_sign, witnesses)

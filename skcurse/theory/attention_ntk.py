@@ -30,6 +30,7 @@ from skcurse.theory.attention_network import (
 )
 from skcurse.theory.descent import Descent, Step, descend
 from skcurse.theory.ntk import (
+    feature_product,
     kernel_features,
     largest_stable_rate,
     neural_tangent_kernel,
@@ -37,6 +38,7 @@ from skcurse.theory.ntk import (
 )
 from skcurse.theory.tilted_moments import (
     BLOCK_BYTES,
+    Array,
     Map,
     last_step_attention,
     tilted_moments,
@@ -53,9 +55,12 @@ __all__ = [
     "kernel_features",
     "largest_stable_rate",
     "last_step_attention",
+    "linearised_features",
+    "linearised_forward",
     "loss_gradient",
     "neural_tangent_kernel",
     "ntk_singular_values",
+    "rounding_loss",
     "tilted_moments",
 ]
 
@@ -112,7 +117,8 @@ def gradient_descent(
         Second layer, +1 or -1.
     learning_rate : float, default=None
         Step size; ``None`` takes half of `largest_stable_rate` at `initial_weights`, or 1 where
-        every step is stable because the kernel vanishes.
+        every step is stable because the kernel vanishes, and halves it for good should a step lift
+        the loss above its first value.
     max_iter, tol, n_iter_no_change, watch
         See `skcurse.theory.descent.descend`.
     sample_weight : array-like of shape (n_samples,), default=None
@@ -129,7 +135,7 @@ def gradient_descent(
     Returns
     -------
     Descent
-        Last weights, losses, number of steps, whether the run converged, and the step size.
+        Last weights, losses, number of steps, whether the run converged, and the last step size.
 
     Raises
     ------
@@ -160,6 +166,7 @@ def gradient_descent(
             for w in np.unique(np.atleast_2d(origin), axis=0)
         )
 
+    shorten = learning_rate is None
     if learning_rate is None:
         bound = stable_rate()
         learning_rate = 0.5 * bound if math.isfinite(bound) else 1.0
@@ -182,8 +189,102 @@ def gradient_descent(
         tol=tol,
         n_iter_no_change=n_iter_no_change,
         noise=rounding_loss(X, y, signs, sample_weight=sample_weight),
+        shorten=shorten,
         watch=watch,
     )
+
+
+def linearised_features(
+    X: ArrayLike,
+    weights: ArrayLike,
+    signs: ArrayLike,
+    *,
+    block_bytes: int = BLOCK_BYTES,
+    map: Map = map,
+) -> Array:
+    """Differentiate the network's output with respect to its weights.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        Windows; the last entry of each is the query.
+    weights : array-like of shape (n_neurons,)
+        Weights of one network.
+    signs : array-like of shape (n_neurons,)
+        Second layer, +1 or -1.
+    block_bytes : int, default=2**27
+        Most bytes of temporaries beside the result.
+    map : callable, default=map
+        Applies a function to blocks of rows; a parallel one gives the same bits.
+
+    Returns
+    -------
+    features : ndarray of shape (n_samples, n_neurons)
+        ``a_r / sqrt(m)`` times the kernel's factor.
+
+    Raises
+    ------
+    ValueError
+        If a feature overflows.
+
+    Examples
+    --------
+    >>> from skcurse.theory.attention_ntk import linearised_features
+    >>> linearised_features([[1.0, 3.0, 2.0]], [0.0], [-1.0]).round(6)
+    array([[-1.333333]])
+    """
+    a = np.asarray(signs, dtype=np.float64)
+    return kernel_features(X, weights, block_bytes=block_bytes, map=map) * (a / math.sqrt(len(a)))
+
+
+def linearised_forward(
+    X: ArrayLike,
+    weights: ArrayLike,
+    initial_weights: ArrayLike,
+    signs: ArrayLike,
+    *,
+    block_bytes: int = BLOCK_BYTES,
+    map: Map = map,
+) -> Array:
+    """Output of the network's linearisation at its initial weights.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        Windows; the last entry of each is the query.
+    weights : array-like of shape (n_neurons,) or (n_outputs, n_neurons)
+        Weights of the linearised networks.
+    initial_weights : array-like of shape (n_neurons,)
+        Where they were linearised.
+    signs : array-like of shape (n_neurons,)
+        Second layer, +1 or -1.
+    block_bytes : int, default=2**27
+        Most bytes of temporaries beside the result.
+    map : callable, default=map
+        Applies a function to blocks of rows; a parallel one gives the same bits.
+
+    Returns
+    -------
+    prediction : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        Output at the initial weights plus its derivative times the displacement.
+
+    Raises
+    ------
+    ValueError
+        If a feature overflows.
+
+    Examples
+    --------
+    >>> from skcurse.theory.attention_ntk import linearised_forward
+    >>> linearised_forward([[1.0, 3.0, 2.0]], [0.5], [0.0], [1.0]).round(6)
+    array([2.666667])
+    """
+    W, start = np.asarray(weights, dtype=np.float64), np.asarray(initial_weights, dtype=np.float64)
+    a = np.asarray(signs, dtype=np.float64) / math.sqrt(len(start))
+    blocks: dict[str, Any] = {"block_bytes": block_bytes, "map": map}
+    out = forward(X, start, signs, **blocks)[:, None]
+    out = out + feature_product(X, start, (np.atleast_2d(W) - start).T * a[:, None], **blocks)
+    return out[:, 0] if W.ndim == 1 else out
 
 
 def descent_terms(

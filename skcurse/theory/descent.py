@@ -9,11 +9,17 @@ ignored. The direct formula (`skcurse.theory.attention_ntk.loss_gradient` with i
 `functools.partial`) is one, a table that replaces the sums over the data is another. Where not even
 the weights are kept from step to step, `follow` takes the steps themselves: the stopping rule and
 the check for divergence are the same for all.
+
+The inverse of the largest eigenvalue of the kernel at initialisation is a safe step only as long as
+the kernel stays near its start. So a step size that was not chosen by the user may be halved, for
+good, when a step would lift the loss above its first value (`descent_steps`, ``shorten``).
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,7 +49,7 @@ class Descent(NamedTuple):
         Whether the run ended because the loss no longer changed, at a value not above the first, or
         because `watch` ended it, rather than at `max_iter`.
     learning_rate : float
-        The step size.
+        The last step size.
     """
 
     weights: Array
@@ -54,7 +60,7 @@ class Descent(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Where a run stands: the weights after `n_iter` steps, their loss and its gradient.
+    """Where a run stands: weights after `n_iter` steps, their loss, its gradient, the step size.
 
     A run that moves something else in place of the weights works them out when they are asked for.
     """
@@ -63,6 +69,7 @@ class Step(NamedTuple):
     loss: float
     gradient: Array
     locate: Callable[[], Array]
+    learning_rate: float = math.nan
 
     @property
     def weights(self) -> Array:
@@ -70,16 +77,55 @@ class Step(NamedTuple):
         return self.locate()
 
 
-def descent_steps(objective: Objective, weights: Array, learning_rate: float) -> Iterator[Step]:
-    """Yield the run of ``w <- w - learning_rate * gradient`` without end, the start first."""
-    n_iter = 0
-    while True:
-        loss, gradient, *_ = objective(weights)
-        yield Step(n_iter, float(loss), gradient, partial(np.asarray, weights))
-        # A step that overflows is caught by its loss, which descend() reports.
-        with np.errstate(over="ignore", invalid="ignore"):
-            weights = weights - learning_rate * gradient
-        n_iter += 1
+def descent_steps(
+    objective: Objective,
+    weights: Array,
+    learning_rate: float,
+    *,
+    shorten: bool = False,
+    noise: float = 0.0,
+) -> Iterator[Step]:
+    """Take the steps ``w <- w - learning_rate * gradient`` without end.
+
+    Parameters
+    ----------
+    objective : callable
+        ``objective(weights)`` returns a tuple that starts with the loss and its gradient.
+    weights : ndarray
+        Where to start.
+    learning_rate : float
+        Step size.
+    shorten : bool, default=False
+        Halve the step size, for good, whenever a step would lift the loss above its first value.
+    noise : float, default=0.0
+        A loss that rounding errors alone would make; up to it no step is shortened.
+
+    Yields
+    ------
+    Step
+        The start first.
+
+    Examples
+    --------
+    >>> from itertools import islice
+    >>> from skcurse.theory.descent import descent_steps
+    >>> steps = descent_steps(lambda w: (0.5 * w * w, w), np.array(1.0), 3.0, shorten=True)
+    >>> [(float(step.weights), step.learning_rate) for step in islice(steps, 3)]
+    [(1.0, 3.0), (-0.5, 1.5), (0.25, 1.5)]
+    """
+    loss, gradient, *_ = objective(weights)
+    limit = max(loss, noise)
+    for n_iter in count():
+        yield Step(n_iter, float(loss), gradient, partial(np.asarray, weights), learning_rate)
+        while True:
+            # A step that overflows shows in its loss.
+            with np.errstate(over="ignore", invalid="ignore"):
+                moved = weights - learning_rate * gradient
+            loss, ahead, *_ = objective(moved)
+            if loss <= limit or not shorten or learning_rate == 0.0:
+                break
+            learning_rate /= 2.0
+        weights, gradient = moved, ahead
 
 
 def descend(
@@ -92,9 +138,10 @@ def descend(
     tol: float = 1e-4,
     n_iter_no_change: int = 10,
     noise: float = 0.0,
+    shorten: bool = False,
     watch: Callable[[Step], bool] | None = None,
 ) -> Descent:
-    """Gradient descent with a fixed step.
+    """Descend until the loss stands still.
 
     Parameters
     ----------
@@ -115,6 +162,8 @@ def descend(
         See `tol`.
     noise : float, default=0.0
         A loss that rounding errors alone would make: not above it there is nothing left to learn.
+    shorten : bool, default=False
+        See `descent_steps`.
     watch : callable, default=None
         Called with the `Step` after every step; a true return value ends the run.
 
@@ -142,7 +191,7 @@ def descend(
     (True, 17, array([2.    , 1.25  , 1.0625]))
     """
     return follow(
-        descent_steps(objective, weights, learning_rate),
+        descent_steps(objective, weights, learning_rate, shorten=shorten, noise=noise),
         learning_rate=learning_rate,
         largest_stable_rate=largest_stable_rate,
         max_iter=max_iter,
@@ -171,7 +220,7 @@ def follow(
     steps : iterable of Step
         The run, the start first; more steps than are taken.
     learning_rate : float
-        Step size, for the record.
+        Step size, for the record where the steps do not tell theirs.
     largest_stable_rate, max_iter, tol, n_iter_no_change, noise, watch
         See `descend`.
 
@@ -210,7 +259,8 @@ def follow(
         evidence = f": the loss went from {losses[0]:.6g} to {step.loss:.6g} in {step.n_iter} steps"
         raise divergence(learning_rate, largest_stable_rate(), evidence)
     converged = ended or still or (flat and step.loss <= losses[0])
-    return Descent(step.weights, np.array(losses), step.n_iter, converged, learning_rate)
+    last_rate = learning_rate if math.isnan(step.learning_rate) else step.learning_rate
+    return Descent(step.weights, np.array(losses), step.n_iter, converged, last_rate)
 
 
 def divergence(learning_rate: float, largest_stable_rate: float, evidence: str = "") -> ValueError:

@@ -5,8 +5,8 @@ The neural tangent kernel tends to
 :math:`\varphi_i(w) = x_{i,d} \mathrm{var}(x_i; w)`. Composite Gauss-Legendre panels turn it into
 :math:`\Phi \Phi^\top` with one column for each node,
 :math:`\Phi_{iq} = \varphi_i(w_q) \mu_q^{1/2}`, where :math:`\mu_q` is the node's share of the
-normal law. The infinitely wide network is then a lazy one with as many neurons as there are nodes, about
-a thousand.
+normal law. The infinitely wide network is then a lazy one with as many neurons as there are
+nodes, about a thousand.
 
 The poles of :math:`\varphi_i` stay at least :math:`\pi/(|x_{i,d}| \mathrm{range}(x_i))` away from
 the real axis; panels are bisected where rows need it and not elsewhere. They are finer than the
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import ArrayLike
 
-from skcurse.theory.ntk import kernel_features
+from skcurse.theory.ntk import feature_product, kernel_features
 from skcurse.theory.panels import Panels
 from skcurse.theory.skeleton import graded_panels
 from skcurse.theory.tilted_moments import BLOCK_BYTES, Array, Map, last_step_attention
@@ -49,15 +49,15 @@ class GaussianNodes(NamedTuple):
     roots: Array
 
 
-def gaussian_nodes(X: ArrayLike, nodes: GaussianNodes | None = None) -> GaussianNodes:
+def gaussian_nodes(X: ArrayLike, breaks: ArrayLike | None = None) -> GaussianNodes:
     """Quadrature that resolves every window.
 
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
         Windows; the last entry of each is the query.
-    nodes : GaussianNodes, default=None
-        Refine these, so that what they resolve stays resolved; returned as they are if they do.
+    breaks : array-like of shape (n_panels + 1,), default=None
+        Panels of another quadrature to refine, so that what it resolves stays resolved.
 
     Returns
     -------
@@ -86,9 +86,7 @@ def gaussian_nodes(X: ArrayLike, nodes: GaussianNodes | None = None) -> Gaussian
             "The windows' values are too large for the infinitely wide network: rescale them, for "
             "example to unit variance."
         ) from error
-    breaks = np.union1d(_COARSEST if nodes is None else nodes.breaks, needed)
-    if nodes is not None and len(breaks) == len(nodes.breaks):
-        return nodes
+    breaks = np.union1d(_COARSEST if breaks is None else breaks, needed)
     points, lengths = Panels(breaks, _ORDER).quadrature()
     density = np.exp(-0.5 * points**2) / np.sqrt(2.0 * np.pi)
     return GaussianNodes(breaks, points, np.sqrt(lengths * density))
@@ -138,15 +136,71 @@ def infinite_width_features(
     return nodes.roots * kernel_features(X, nodes.points, block_bytes=block_bytes, map=map)
 
 
-def transfer_weights(weights: Array, nodes: GaussianNodes, finer: GaussianNodes) -> Array:
+def infinite_width_forward(
+    X: ArrayLike,
+    weights: ArrayLike,
+    breaks: ArrayLike,
+    *,
+    block_bytes: int = BLOCK_BYTES,
+    map: Map = map,
+) -> Array:
+    """Output of the infinitely wide network, which starts at zero.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        Windows; the last entry of each is the query.
+    weights : array-like of shape (n_nodes,) or (n_outputs, n_nodes)
+        Weights of the features, from training.
+    breaks : array-like of shape (n_panels + 1,)
+        Panels of the quadrature that resolves the training windows. Where `X` needs finer ones, the
+        weights are interpolated.
+    block_bytes : int, default=2**27
+        Most bytes of temporaries beside the result.
+    map : callable, default=map
+        Applies a function to blocks of rows; a parallel one gives the same bits.
+
+    Returns
+    -------
+    prediction : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        The kernel between `X` and the training windows times their dual coefficients.
+
+    Raises
+    ------
+    ValueError
+        If the windows' values are too large.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skcurse.theory.infinite_width import (
+    ...     gaussian_nodes, infinite_width_features, infinite_width_forward
+    ... )
+    >>> X = np.array([[0.0, 1.0], [2.0, 1.0]])
+    >>> nodes = gaussian_nodes(X)
+    >>> features = infinite_width_features(X, nodes)
+    >>> kernel_row = infinite_width_forward(X, features[0], nodes.breaks)
+    >>> bool(np.allclose(kernel_row, (features @ features.T)[0]))
+    True
+    """
+    W = np.asarray(weights, dtype=np.float64)
+    nodes = gaussian_nodes(X, breaks)
+    coefficients = transfer_weights(np.atleast_2d(W).T, breaks, nodes) * nodes.roots[:, None]
+    out = feature_product(X, nodes.points, coefficients, block_bytes=block_bytes, map=map)
+    return out[:, 0] if W.ndim == 1 else out
+
+
+def transfer_weights(weights: Array, breaks: ArrayLike, finer: GaussianNodes) -> Array:
     """Carry a lazy model's weights from one quadrature to a refinement of it.
 
     Parameters
     ----------
     weights : ndarray of shape (n_nodes, n_outputs)
         Weights of the features on `nodes`.
-    nodes, finer : GaussianNodes
-        The breaks of `finer` include those of `nodes`.
+    breaks : array-like of shape (n_panels + 1,)
+        Panels of the quadrature that the weights belong to.
+    finer : GaussianNodes
+        Its breaks include all of `breaks`.
 
     Returns
     -------
@@ -162,24 +216,25 @@ def transfer_weights(weights: Array, nodes: GaussianNodes, finer: GaussianNodes)
     --------
     >>> import numpy as np
     >>> from skcurse.theory.infinite_width import gaussian_nodes, transfer_weights
-    >>> narrow, wide = gaussian_nodes([[0.0, 1.0]]), gaussian_nodes([[0.0, 30.0]])
-    >>> finer = gaussian_nodes([[0.0, 30.0]], narrow)
-    >>> moved = transfer_weights(narrow.roots[:, None], narrow, finer)
+    >>> nodes = gaussian_nodes([[0.0, 1.0]])
+    >>> finer = gaussian_nodes([[0.0, 30.0]], nodes.breaks)
+    >>> moved = transfer_weights(nodes.roots[:, None], nodes.breaks, finer)
     >>> bool(np.allclose(moved[:, 0], finer.roots, atol=1e-14))
     True
     """
-    if finer is nodes:
+    breaks = np.asarray(breaks, dtype=np.float64)
+    if len(breaks) == len(finer.breaks):
         return weights
     t, share = legendre.leggauss(_ORDER)
     # Values at the nodes to Legendre coefficients, by the orthogonality of the polynomials.
     to_coefficients = (legendre.legvander(t, _ORDER - 1) * share[:, None]).T
     to_coefficients *= np.arange(_ORDER)[:, None] + 0.5
-    lengths = Panels(nodes.breaks, _ORDER).quadrature()[1]
+    lengths = Panels(breaks, _ORDER).quadrature()[1]
     values = (weights / np.sqrt(lengths)[:, None]).reshape(-1, _ORDER, weights.shape[1])
     coefficients = to_coefficients @ values
 
-    panel = np.searchsorted(nodes.breaks, finer.points) - 1
-    left, right = nodes.breaks[panel], nodes.breaks[panel + 1]
+    panel = np.searchsorted(breaks, finer.points) - 1
+    left, right = breaks[panel], breaks[panel + 1]
     basis = legendre.legvander((2 * finer.points - left - right) / (right - left), _ORDER - 1)
     moved = np.einsum("qk,qko->qo", basis, coefficients[panel])
     return moved * np.sqrt(Panels(finer.breaks, _ORDER).quadrature()[1])[:, None]

@@ -1,0 +1,211 @@
+"""Training and evaluation of AttentionNTKRegressor, regime by regime.
+
+`learner` is the estimator: parameters, and the fitted attributes that exist by then. A faster way
+to descend takes part by its steps, in `network_steps`: stopping rule, divergence, callbacks and
+`staged_predict` follow whatever steps that function yields.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from skcurse.estimators._resources import Map, block_bytes
+from skcurse.estimators._step_tasks import StepTasks
+from skcurse.theory.attention_ntk import (
+    forward,
+    initial_network,
+    largest_stable_rate,
+    linearised_features,
+    linearised_forward,
+    loss_gradient,
+    rounding_loss,
+)
+from skcurse.theory.descent import Step, descent_steps, follow
+from skcurse.theory.infinite_width import (
+    gaussian_nodes,
+    infinite_width_features,
+    infinite_width_forward,
+)
+from skcurse.theory.lazy_descent import (
+    LazyModel,
+    lazy_losses,
+    lazy_model,
+    lazy_stable_rate,
+    lazy_steps,
+    lazy_weights,
+)
+
+Array = NDArray[np.float64]
+
+
+def options(blocks: Map) -> dict[str, Any]:
+    """Arguments of the theory's functions for memory and workers."""
+    return {"block_bytes": block_bytes(), "map": blocks}
+
+
+def hold_data(learner: Any, X: Array, y: Array, sample_weight: Array | None) -> None:
+    """Keep the training data that counts."""
+    rows = slice(None) if sample_weight is None else sample_weight > 0
+    learner.X_fit_, learner.y_fit_ = (z[rows].astype(np.float64, copy=False) for z in (X, y))
+    learner.sample_weight_fit_ = None if sample_weight is None else sample_weight[rows]
+
+
+def initialise(learner: Any, previous: Any) -> None:
+    """Draw the initial weights, or take over those of the previous fit; where to start."""
+    shape = (*learner.y_fit_.shape[1:], previous.n_neurons)
+    continues = previous.regime == getattr(previous, "regime_", None) == "finite"
+    if previous.warm_start and continues:
+        if previous.weights_.shape != shape:
+            raise ValueError(
+                f"warm_start=True continues from weights of shape {previous.weights_.shape}, but y "
+                f"and n_neurons ask for {shape}."
+            )
+        learner.initial_weights_, learner.signs_ = previous.initial_weights_, previous.signs_
+        learner.start_weights_ = previous.weights_
+        return
+    learner.initial_weights_, learner.signs_ = initial_network(
+        previous.n_neurons,
+        check_random_state(previous.random_state),
+        antisymmetric=previous.init == "antisymmetric",
+    )
+    learner.start_weights_ = np.broadcast_to(learner.initial_weights_, shape).copy()
+
+
+def descend_network(learner: Any, tasks: StepTasks, blocks: Map) -> None:
+    """Train the network of finite width."""
+    stable_rate = partial(
+        largest_stable_rate,
+        learner.X_fit_,
+        learner.initial_weights_,
+        sample_weight=learner.sample_weight_fit_,
+        alpha=learner.alpha,
+        **options(blocks),
+    )
+    learner.start_rate_ = _rate(learner, stable_rate)
+    run = follow(
+        network_steps(learner, blocks),
+        learning_rate=learner.start_rate_,
+        largest_stable_rate=stable_rate,
+        max_iter=int(learner.max_iter),
+        tol=learner.tol,
+        n_iter_no_change=learner.n_iter_no_change,
+        noise=_noise(learner),
+        watch=tasks,
+    )
+    learner.weights_, learner.loss_curve_, learner.n_iter_ = run.weights, run.losses, run.n_iter
+    learner.learning_rate_ = run.learning_rate
+    if not run.converged:
+        warnings.warn(
+            f"After {run.n_iter} steps the loss still changes by more than tol={learner.tol:g}, or "
+            "is above the first. Raise max_iter, or scale X and y to unit variance.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+
+def solve_linear(learner: Any, blocks: Map) -> None:
+    """Train a linear model: the linearised network, or the one of infinite width."""
+    if learner.regime_ == "infinite":
+        learner.node_breaks_ = gaussian_nodes(learner.X_fit_).breaks
+    model = linear_model(learner, blocks)
+    learner.learning_rate_ = _rate(learner, partial(lazy_stable_rate, model, learner.alpha))
+    descent = {"learning_rate": learner.learning_rate_, "alpha": learner.alpha}
+    learner.loss_steps_ = lazy_steps(model, learner.max_iter, **descent)
+    learner.loss_curve_ = lazy_losses(model, learner.loss_steps_, **descent)
+    learner.n_iter_ = learner.max_iter
+    trained = linear_weights(learner, model, learner.max_iter)
+    if learner.regime_ == "infinite":
+        learner.node_weights_ = trained
+    else:
+        learner.weights_ = trained
+
+
+def network_steps(learner: Any, blocks: Map) -> Iterator[Step]:
+    """Yield the steps of the network of finite width, the start first, without end."""
+    objective = partial(
+        loss_gradient,
+        learner.X_fit_,
+        learner.y_fit_,
+        signs=learner.signs_,
+        sample_weight=learner.sample_weight_fit_,
+        alpha=learner.alpha,
+        initial_weights=learner.initial_weights_,
+        **options(blocks),
+    )
+    return descent_steps(
+        objective,
+        learner.start_weights_,
+        learner.start_rate_,
+        shorten=learner.learning_rate == "auto",
+        noise=_noise(learner),
+    )
+
+
+def linear_model(learner: Any, blocks: Map) -> LazyModel:
+    """Decompose the features of the training windows."""
+    residual, resources = learner.y_fit_, options(blocks)
+    if learner.regime_ == "infinite":
+        nodes = gaussian_nodes(learner.X_fit_, learner.node_breaks_)
+        features = partial(infinite_width_features, nodes=nodes, **resources)
+    else:
+        start = {"weights": learner.initial_weights_, "signs": learner.signs_, **resources}
+        features = partial(linearised_features, **start)
+        residual = (residual.T - forward(learner.X_fit_, **start)).T
+    return lazy_model(
+        learner.X_fit_,
+        residual,
+        features,
+        sample_weight=learner.sample_weight_fit_,
+        block_bytes=block_bytes(),
+    )
+
+
+def linear_weights(learner: Any, model: LazyModel, n_steps: float) -> Array:
+    """Weights of the linear model after a number of steps, a row for each column of y."""
+    moved = lazy_weights(
+        model, n_steps, learning_rate=learner.learning_rate_, alpha=learner.alpha
+    ).T
+    moved = moved[0] if learner.y_fit_.ndim == 1 else moved
+    return moved if learner.regime_ == "infinite" else learner.initial_weights_ + moved
+
+
+def _noise(learner: Any) -> float:
+    """Loss of an exact fit."""
+    return rounding_loss(
+        learner.X_fit_,
+        learner.y_fit_,
+        learner.signs_,
+        sample_weight=learner.sample_weight_fit_,
+    )
+
+
+def _rate(learner: Any, stable_rate: Callable[[], float]) -> float:
+    """Step size, half of the largest stable one unless the user has chosen."""
+    if learner.learning_rate != "auto":
+        return float(learner.learning_rate)
+    bound = stable_rate()
+    return 0.5 * bound if np.isfinite(bound) else 1.0
+
+
+def outputs(
+    learner: Any, X: NDArray[np.floating], trained: Array, blocks: Map
+) -> NDArray[np.floating]:
+    """Output of the network with the given weights, in the precision of X."""
+    resources = options(blocks)
+    if learner.regime_ == "finite":
+        out = forward(X, trained, learner.signs_, **resources)
+    elif learner.regime_ == "lazy":
+        out = linearised_forward(X, trained, learner.initial_weights_, learner.signs_, **resources)
+    else:
+        out = infinite_width_forward(X, trained, learner.node_breaks_, **resources)
+    with np.errstate(over="ignore"):
+        out = out.astype(X.dtype)
+    if not np.isfinite(out).all():
+        raise ValueError(f"Outputs overflow {X.dtype}: rescale X.")
+    return out

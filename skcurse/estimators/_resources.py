@@ -1,0 +1,60 @@
+"""What scikit-learn's configuration allows an estimator: memory, workers, weights of rows."""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import sklearn
+from joblib import effective_n_jobs
+from joblib.parallel import ThreadingBackend, get_active_backend
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array
+from sklearn.utils.parallel import Parallel, delayed
+
+Map = Callable[..., Iterable[Any]]
+
+
+def block_bytes() -> int:
+    """Bytes of temporaries that scikit-learn's ``working_memory`` allows."""
+    return int(sklearn.get_config()["working_memory"] * 2**20)
+
+
+@contextmanager
+def parallel_map(n_jobs: int | None) -> Iterator[Map]:
+    """Yield a map with the signature of the built-in one that runs on joblib's workers."""
+    n_workers = effective_n_jobs(n_jobs)
+    backend, _ = get_active_backend(prefer="threads")
+    if n_workers == 1:
+        yield map
+    elif isinstance(backend, ThreadingBackend):
+        # NumPy releases the interpreter lock in all that costs time here, and a plain pool answers
+        # in microseconds where joblib looks at its results every ten milliseconds.
+        with ThreadPoolExecutor(n_workers) as threads:
+            yield threads.map
+    else:
+        with Parallel(n_jobs=n_jobs, return_as="generator") as pool:
+            yield lambda function, *columns: pool(
+                delayed(function)(*row) for row in zip(*columns, strict=True)
+            )
+
+
+def checked_sample_weight(
+    sample_weight: ArrayLike | None, n_samples: int
+) -> NDArray[np.float64] | None:
+    """Validate weights of rows: one for each row, none negative, not all zero."""
+    if sample_weight is None:
+        return None
+    if isinstance(sample_weight, Real):
+        sample_weight = np.full(n_samples, sample_weight)
+    weight: NDArray[np.float64] = check_array(
+        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
+    )
+    if weight.shape != (n_samples,) or (weight < 0).any() or not weight.any():
+        raise ValueError(
+            f"sample_weight must hold {n_samples} non-negative numbers that are not all zero, one "
+            f"for each row; its shape is {weight.shape}."
+        )
+    return weight

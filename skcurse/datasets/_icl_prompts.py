@@ -1,11 +1,12 @@
 """Prompts of an in-context regression task over a finite set of orthonormal tokens."""
 
 from collections.abc import Callable
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, check_scalar
 
 from skcurse.datasets._base import DataModel
 from skcurse.theory.prompts import pack_prompts, unpack_prompts
@@ -109,6 +110,7 @@ class ICLPrompts(DataModel):
                [0., 1., 0.],
                [0., 0., 1.]])
         """
+        check_scalar(self.vocabulary_size, "vocabulary_size", Integral, min_val=1)
         dim = self.vocabulary_size if self.dim is None else self.dim
         if dim < self.vocabulary_size:
             raise ValueError(
@@ -158,15 +160,18 @@ class ICLPrompts(DataModel):
     def _sample(
         self, n_samples: int, shift: str | None, rng: np.random.RandomState
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        check_scalar(self.n_context, "n_context", Integral, min_val=1)
+        check_scalar(self.noise, "noise", Real, min_val=0)
         features, p = self.features(), self.token_probabilities()
-        k = len(p)
-        tasks = self._draw_tasks(rng, (n_samples, k)) * (2.0 if shift == "scaled_task" else 1.0)
         query_p = p
         if shift == "rare_query":
-            rare = p <= p[p > 0].min()
-            query_p = (rare & (p > 0)) / (rare & (p > 0)).sum()
-        token = rng.choice(k, size=(n_samples, self.n_context), p=p)
-        query = rng.choice(k, size=n_samples, p=query_p)
+            rare = p == p[p > 0].min()
+            query_p = rare / rare.sum()
+        tasks = self._draw_tasks(rng, (n_samples, len(p)))
+        if shift == "scaled_task":
+            tasks = 2.0 * tasks
+        token = rng.choice(len(p), size=(n_samples, self.n_context), p=p)
+        query = rng.choice(len(p), size=n_samples, p=query_p)
         labels = np.take_along_axis(tasks, np.column_stack([token, query]), axis=1)
         labels = labels + self.noise * rng.standard_normal(labels.shape)
         return pack_prompts(features[token], labels[:, :-1], features[query]), labels[:, -1]

@@ -19,8 +19,9 @@ from skcurse.theory.tilted_moments import Array
 
 __all__ = ["Particles", "neurons_as_particles", "scatter_neurons"]
 
-# Displacements are interpolated to this accuracy.
+# Displacements are interpolated to this accuracy; beyond the second, interpolating is too late.
 _RESOLUTION = 1e-12
+_LOST = 1e-9
 # Neurons that are followed one by one, to see how well the others are interpolated.
 _N_WITNESSES = 64
 # On narrower panels trajectories part faster than double precision can tell.
@@ -87,9 +88,9 @@ class Particles:
         Returns
         -------
         particles : Particles
-            These, if all is resolved; else the same neurons scattered onto the new panels; the
-            neurons themselves where that asks for panels narrower than 1e-5 or for half as many
-            particles as neurons, at their starts.
+            These, if all is resolved; else the same neurons scattered onto the new panels. Or the
+            neurons themselves, at their starts, where that comes too late, or asks for panels
+            narrower than 1e-5 or for half as many particles as neurons.
         positions : ndarray of shape (n_particles,)
             Where the new particles are.
         """
@@ -102,7 +103,7 @@ class Particles:
                 changed = True
                 breaks = np.sort(np.concatenate([panels.breaks, panels.centers[coarse]]))
                 finer[sign] = Panels(breaks, panels.order)
-                if panels.halves[coarse].min() < _NARROWEST:
+                if panels.halves[coarse].min() < _NARROWEST or tails.max() > _LOST:
                     return self._given_up()
             nodes = finer[sign].nodes
             moved.append(nodes + panels.at(nodes).evaluate(coefficients))

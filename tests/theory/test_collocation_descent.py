@@ -1,0 +1,180 @@
+"""Descent on a table, transported or not, against descent by the direct formula."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from skcurse.datasets import make_residual_ssm
+from skcurse.theory.attention_network import forward, initial_network, loss_gradient
+from skcurse.theory.attention_ntk import gradient_descent
+from skcurse.theory.collocation import CollocationTable
+from skcurse.theory.collocation_descent import TableDescent, accurate_table
+from skcurse.theory.compression import compressed_forward
+from skcurse.theory.descent import descent_steps, follow
+from skcurse.theory.transport import neurons_as_particles
+
+
+def data(name, n_samples=60):
+    if name == "ssm":
+        return make_residual_ssm(n_samples, 12, random_state=0)
+    rng = np.random.default_rng(1)
+    X = rng.standard_t(3, (n_samples, 12))
+    return X, X[:, -1] + 0.1 * rng.standard_t(3, n_samples)
+
+
+def train(table, weights, signs, n_steps, **options):
+    """Run a descent at half the largest stable rate of the table."""
+    bound = table.largest_stable_rate(np.atleast_2d(weights)[0], alpha=options.get("alpha", 0.0))
+    descent = TableDescent(table, weights, signs, learning_rate=0.5 * bound, **options)
+    run = follow(
+        descent.steps(),
+        learning_rate=0.5 * bound,
+        largest_stable_rate=lambda: bound,
+        max_iter=n_steps,
+        tol=0.0,
+    )
+    return descent, run
+
+
+@pytest.mark.parametrize("name", ["ssm", "student"])
+@pytest.mark.parametrize("antisymmetric", [True, False])
+@pytest.mark.parametrize("n_neurons", [40, 2500])
+def test_run_equals_the_direct_one(name, antisymmetric, n_neurons):
+    X, y = data(name)
+    rng = np.random.default_rng(2)
+    weights, signs = initial_network(n_neurons, rng, antisymmetric=antisymmetric)
+    table = accurate_table(X, y, weights, signs)
+    descent, run = train(table, weights, signs, 40)
+    direct = gradient_descent(
+        X, y, weights, signs, learning_rate=run.learning_rate, max_iter=40, tol=0.0
+    )
+    np.testing.assert_allclose(run.losses, direct.losses, rtol=1e-9)
+    np.testing.assert_allclose(run.weights, direct.weights, atol=1e-8)
+    assert descent.transport_error <= 1e-9
+
+
+def test_transport_over_a_long_run_equals_neuron_by_neuron(monkeypatch):
+    X, y = data("ssm", 200)
+    weights, signs = initial_network(3000, np.random.default_rng(3))
+    table = accurate_table(X, y, weights, signs)
+    descent, run = train(table, weights, signs, 800)
+    assert descent._positions[0].size < 1500
+    by_neuron = TableDescent(table, weights, signs, learning_rate=run.learning_rate)
+    by_neuron._particles = [neurons_as_particles(weights, signs)]
+    by_neuron._positions = [weights]
+    reference = follow(
+        by_neuron.steps(),
+        learning_rate=run.learning_rate,
+        largest_stable_rate=lambda: np.inf,
+        max_iter=800,
+        tol=0.0,
+    )
+    np.testing.assert_allclose(run.losses, reference.losses, rtol=1e-10)
+    np.testing.assert_allclose(run.weights, reference.weights, atol=1e-9)
+
+
+def test_where_trajectories_part_the_neurons_are_followed():
+    X, y = data("student", 200)
+    weights, signs = initial_network(2000, np.random.default_rng(4))
+    table = accurate_table(X, y, weights, signs)
+    descent, run = train(table, weights, signs, 400)
+    assert descent._positions[0].size == weights.size
+    steps = descent_steps(partial(loss_gradient, X, y, signs=signs), weights, run.learning_rate)
+    for step in steps:
+        assert run.losses[step.n_iter] == pytest.approx(step.loss, rel=1e-9)
+        if step.n_iter == 20:
+            break
+
+
+@pytest.mark.parametrize("n_neurons", [60, 2500])
+def test_ridge_towards_initialisation(n_neurons):
+    X, y = data("ssm")
+    weights, signs = initial_network(n_neurons, np.random.default_rng(5))
+    table = accurate_table(X, y, weights, signs)
+    alpha = 2.0
+    options = {"alpha": alpha, "initial_weights": weights}
+    _, run = train(table, weights, signs, 30, **options)
+    direct = gradient_descent(
+        X, y, weights, signs, learning_rate=run.learning_rate, max_iter=30, tol=0.0, alpha=alpha
+    )
+    np.testing.assert_allclose(run.losses, direct.losses, rtol=1e-9)
+    np.testing.assert_allclose(run.weights, direct.weights, atol=1e-9)
+    half = run.weights
+    again = TableDescent(table, half, signs, learning_rate=run.learning_rate, **options)
+    resumed = next(again.steps())
+    exact = loss_gradient(X, y, half, signs, alpha=alpha, initial_weights=weights)
+    assert resumed.loss == pytest.approx(exact.loss, rel=1e-9)
+    scale = np.linalg.norm(exact.gradient)
+    np.testing.assert_allclose(resumed.gradient, exact.gradient, atol=1e-8 * scale)
+
+
+@pytest.mark.parametrize("n_neurons", [30, 2500])
+def test_columns_of_y_and_weights_of_rows(n_neurons):
+    X, y = data("ssm")
+    Y = np.column_stack([y, 1.0 - 0.5 * y])
+    sample_weight = np.random.default_rng(6).uniform(0, 2, len(X))
+    initial, signs = initial_network(n_neurons, np.random.default_rng(6))
+    weights = np.stack([initial, 0.9 * initial])
+    table = accurate_table(X, Y, weights, signs, sample_weight=sample_weight)
+    descent, run = train(table, weights, signs, 30)
+    direct = gradient_descent(
+        X,
+        Y,
+        weights,
+        signs,
+        learning_rate=run.learning_rate,
+        max_iter=30,
+        tol=0.0,
+        sample_weight=sample_weight,
+    )
+    np.testing.assert_allclose(run.losses, direct.losses, rtol=1e-9)
+    np.testing.assert_allclose(run.weights, direct.weights, atol=1e-9)
+    assert run.weights.shape == weights.shape
+    outputs = compressed_forward(X, descent.network())
+    np.testing.assert_allclose(outputs, forward(X, run.weights, signs), atol=1e-9)
+
+
+def test_the_table_grows_with_the_weights():
+    X, y = data("ssm")
+    weights, signs = initial_network(200, np.random.default_rng(7))
+    table = CollocationTable(X, 20.0 * y, interval=(weights.min() - 0.01, weights.max() + 0.01))
+    descent, run = train(table, weights, signs, 200)
+    assert descent.table is not table
+    direct = gradient_descent(
+        X, 20.0 * y, weights, signs, learning_rate=run.learning_rate, max_iter=200, tol=0.0
+    )
+    np.testing.assert_allclose(run.losses, direct.losses, rtol=1e-9)
+
+
+def test_a_step_that_is_too_long_is_told():
+    X, y = data("ssm")
+    weights, signs = initial_network(50, np.random.default_rng(8), antisymmetric=False)
+    table = accurate_table(X, 1e3 * y, weights, signs)
+    descent = TableDescent(table, weights, signs, learning_rate=1e280, alpha=1.0)
+    with pytest.raises(ValueError, match="diverges"):
+        follow(descent.steps(), learning_rate=1e280, largest_stable_rate=lambda: 1.0)
+
+
+def test_accurate_table_checks_every_output():
+    X, y = data("ssm")
+    weights, signs = initial_network(50, np.random.default_rng(9))
+    table = accurate_table(X, np.zeros(len(X)), weights, signs)
+    assert table.loss(weights, signs / np.sqrt(50)) < 1e-25
+    with pytest.raises(ValueError, match="scale X down"):
+        accurate_table(1e200 * X, y, weights, signs)
+
+
+@pytest.mark.parametrize("attribute", ["_table", "_slope_table", "_target"])
+def test_accurate_table_refuses_a_wrong_one(monkeypatch, attribute):
+    X, y = data("ssm")
+    weights, signs = initial_network(50, np.random.default_rng(10))
+    reduce = CollocationTable._reduce
+
+    def spoiled(self):
+        reduce(self)
+        setattr(self, attribute, (1.0 + 1e-7) * getattr(self, attribute))
+
+    monkeypatch.setattr(CollocationTable, "_reduce", spoiled)
+    with pytest.raises(ValueError, match="direct"):
+        accurate_table(X, y, weights, signs)

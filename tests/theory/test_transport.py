@@ -95,7 +95,7 @@ def test_a_jump_is_too_late_to_refine(n_neurons):
     np.testing.assert_array_equal(at, weights)
 
 
-@pytest.mark.parametrize(("n_neurons", "edge"), [(700, 0.02), (50_000, 2e-7)])
+@pytest.mark.parametrize(("n_neurons", "edge"), [(600, 0.01), (50_000, 2e-7)])
 def test_too_many_particles_or_too_narrow_panels_hand_over_to_the_neurons(n_neurons, edge):
     weights, signs = neurons(n_neurons)
     particles = scatter_neurons(weights, signs, PANELS)

@@ -1,1 +1,13 @@
 """scikit-learn estimators: thin shells over :mod:`skcurse.theory`."""
+
+from skcurse.estimators.attention_ntk import AttentionNTKRegressor
+from skcurse.estimators.residual_linear import ResidualLinearRegressor
+from skcurse.estimators.residual_target import ResidualTargetRegressor
+from skcurse.estimators.softmax_icl import SoftmaxICLRegressor
+
+__all__ = [
+    "AttentionNTKRegressor",
+    "ResidualLinearRegressor",
+    "ResidualTargetRegressor",
+    "SoftmaxICLRegressor",
+]

@@ -30,7 +30,7 @@ Objective = Callable[[Array], tuple[Any, ...]]
 
 # A long step may lift the loss for a while before it settles in a flatter place; what rises beyond
 # the first factor at any time, or beyond the second at the end, has diverged.
-_GROWTH_LIMIT = 1e3
+_GROWTH_LIMIT = 10.0
 _FINAL_LIMIT = 2.0
 
 
@@ -176,7 +176,7 @@ def descend(
     ------
     ValueError
         If the loss or its gradient at the start is not finite; or if the run diverges: a loss that
-        is not finite, that exceeds 1,000 times the first, or ends above twice the first.
+        is not finite, that exceeds ten times the first, or ends above twice the first.
 
     Examples
     --------

@@ -164,6 +164,8 @@ def last_step_attention(
     return attention
 
 
+# What overflows is a rate, capped right after, or shows in the result, where the caller decides.
+@np.errstate(over="ignore", invalid="ignore")
 def query_moments(X: Array, tilt: Tilts, *, cache_bytes: int = _CACHE_BYTES) -> TiltedMoments:
     """Tilted mean less the query ``x_d``, and tilted variance, columns in the order of `tilt`.
 
@@ -186,6 +188,7 @@ def query_moments(X: Array, tilt: Tilts, *, cache_bytes: int = _CACHE_BYTES) -> 
     return TiltedMoments(mean, var)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _query_attention(X: Array, tilt: Tilts, *, cache_bytes: int = _CACHE_BYTES) -> Array:
     """Softmax weight of the last entry, columns in the order of `tilt`."""
     attention = np.empty((len(X), len(tilt.sizes)))

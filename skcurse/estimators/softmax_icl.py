@@ -13,7 +13,7 @@ from sklearn.callback import CallbackContext, CallbackSupportMixin, with_callbac
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits  # type: ignore[import-untyped]
 
 from skcurse.estimators._icl_examples import (
     Examples,
@@ -382,7 +382,8 @@ def _descend(
 ) -> None:
     """Run gradient descent from `query_key_` and leave its results on `learner`."""
     n_threads = _blas_threads()
-    with ThreadPoolExecutor(n_threads) as pool:
+    # Blocks are small: a thread for each is much faster than threads within their products.
+    with ThreadPoolExecutor(n_threads) as pool, threadpool_limits(1, user_api="blas"):
         share = block_bytes() // n_threads
         run = pool.map if n_threads > 1 else map
         steps = gradient_descent(

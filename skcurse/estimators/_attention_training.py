@@ -26,6 +26,12 @@ from skcurse.theory.attention_ntk import (
     loss_gradient,
     rounding_loss,
 )
+from skcurse.theory.collocation_descent import (
+    TableDescent,
+    accurate_table,
+    collocation_pays,
+)
+from skcurse.theory.compression import CompressedNetwork, compressed_forward
 from skcurse.theory.descent import Step, descent_steps, follow
 from skcurse.theory.infinite_width import (
     gaussian_nodes,
@@ -79,17 +85,17 @@ def initialise(learner: Any, previous: Any) -> None:
 
 def descend_network(learner: Any, tasks: StepTasks, blocks: Map) -> None:
     """Train the network of finite width."""
-    stable_rate = partial(
-        largest_stable_rate,
-        learner.X_fit_,
-        learner.initial_weights_,
-        sample_weight=learner.sample_weight_fit_,
-        alpha=learner.alpha,
-        **options(blocks),
-    )
+    descent = _chosen_descent(learner, blocks)
+    learner.solver_ = "direct" if descent is None else "collocation"
+    if descent is None:
+        data = {"sample_weight": learner.sample_weight_fit_, **options(blocks)}
+        find_rate: Callable[..., float] = partial(largest_stable_rate, learner.X_fit_, **data)
+    else:
+        find_rate = descent.table.largest_stable_rate
+    stable_rate = partial(find_rate, learner.initial_weights_, alpha=learner.alpha)
     learner.start_rate_ = _rate(learner, stable_rate)
     run = follow(
-        network_steps(learner, blocks),
+        network_steps(learner, blocks, descent),
         learning_rate=learner.start_rate_,
         largest_stable_rate=stable_rate,
         max_iter=int(learner.max_iter),
@@ -100,6 +106,8 @@ def descend_network(learner: Any, tasks: StepTasks, blocks: Map) -> None:
     )
     learner.weights_, learner.loss_curve_, learner.n_iter_ = run.weights, run.losses, run.n_iter
     learner.learning_rate_ = run.learning_rate
+    if descent is not None:
+        learner.compressed_ = descent.network()
     if not run.converged:
         warnings.warn(
             f"After {run.n_iter} steps the loss still changes by more than tol={learner.tol:g}, or "
@@ -126,8 +134,47 @@ def solve_linear(learner: Any, blocks: Map) -> None:
         learner.weights_ = trained
 
 
-def network_steps(learner: Any, blocks: Map) -> Iterator[Step]:
+def _chosen_descent(learner: Any, blocks: Map) -> TableDescent | None:
+    """Prepare the descent on a table; None where the direct formula is cheaper or was asked for."""
+    if learner.solver == "collocation":
+        return table_descent(learner, blocks)
+    n_samples, n_features = learner.X_fit_.shape
+    n_steps = int(learner.max_iter) * (learner.start_weights_.size // learner.n_neurons)
+    if learner.solver == "direct" or not collocation_pays(
+        n_samples, learner.n_neurons, n_features, n_steps
+    ):
+        return None
+    try:
+        return table_descent(learner, blocks)
+    except ValueError:
+        # Windows that no table resolves, or that overflow, which the direct formula tells better.
+        return None
+
+
+def table_descent(learner: Any, blocks: Map) -> TableDescent:
+    """Prepare the descent on a table in place of the data."""
+    table = accurate_table(
+        learner.X_fit_,
+        learner.y_fit_,
+        learner.start_weights_,
+        learner.signs_,
+        sample_weight=learner.sample_weight_fit_,
+        map=blocks,
+    )
+    return TableDescent(
+        table.covering(learner.initial_weights_),
+        learner.start_weights_,
+        learner.signs_,
+        alpha=learner.alpha,
+        initial_weights=learner.initial_weights_,
+    )
+
+
+def network_steps(learner: Any, blocks: Map, descent: TableDescent | None) -> Iterator[Step]:
     """Yield the steps of the network of finite width, the start first, without end."""
+    rule = {"shorten": learner.learning_rate == "auto", "noise": _noise(learner)}
+    if descent is not None:
+        return descent.steps(learner.start_rate_, **rule)
     objective = partial(
         loss_gradient,
         learner.X_fit_,
@@ -138,13 +185,7 @@ def network_steps(learner: Any, blocks: Map) -> Iterator[Step]:
         initial_weights=learner.initial_weights_,
         **options(blocks),
     )
-    return descent_steps(
-        objective,
-        learner.start_weights_,
-        learner.start_rate_,
-        shorten=learner.learning_rate == "auto",
-        noise=_noise(learner),
-    )
+    return descent_steps(objective, learner.start_weights_, learner.start_rate_, **rule)
 
 
 def linear_model(learner: Any, blocks: Map) -> LazyModel:
@@ -194,12 +235,25 @@ def _rate(learner: Any, stable_rate: Callable[[], float]) -> float:
 
 
 def outputs(
-    learner: Any, X: NDArray[np.floating], trained: Array, blocks: Map
+    learner: Any,
+    X: NDArray[np.floating],
+    trained: Array,
+    blocks: Map,
+    network: CompressedNetwork | None = None,
 ) -> NDArray[np.floating]:
-    """Output of the network with the given weights, in the precision of X."""
+    """Output of the network with the given weights, in the precision of X.
+
+    Where there is a compressed network, its few nodes stand for all the neurons.
+    """
     resources = options(blocks)
     if learner.regime_ == "finite":
-        out = forward(X, trained, learner.signs_, **resources)
+        direct: Callable[[Any], Array] = partial(
+            forward, weights=trained, signs=learner.signs_, **resources
+        )
+        if network is None or learner.n_neurons <= network.weights.size:
+            out = direct(X)
+        else:
+            out = compressed_forward(X, network, direct, **resources)
     elif learner.regime_ == "lazy":
         out = linearised_forward(X, trained, learner.initial_weights_, learner.signs_, **resources)
     else:

@@ -23,6 +23,7 @@ from skcurse.estimators._attention_training import (
     options,
     outputs,
     solve_linear,
+    table_descent,
 )
 from skcurse.estimators._resources import checked_sample_weight, parallel_map
 from skcurse.estimators._step_tasks import StepTasks, learned
@@ -109,6 +110,8 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
         Steps taken.
     solver_ : {"direct", "collocation"}
         How the gradient, or the features of the closed form, were evaluated.
+    compressed_ : CompressedNetwork
+        The few nodes that stand for the neurons when predicting. Only with the collocation solver.
     regime_ : str
         The regime of the fit.
     node_breaks_, node_weights_ : ndarray
@@ -256,7 +259,7 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
         X = self._windows(X)
         with parallel_map(self.n_jobs) as blocks:
             trained = self.node_weights_ if self.regime_ == "infinite" else self.weights_
-            return outputs(self, X, trained, blocks)
+            return outputs(self, X, trained, blocks, getattr(self, "compressed_", None))
 
     def staged_predict(self, X: ArrayLike) -> Iterator[NDArray[np.floating]]:
         """Replay the training and predict after each step.
@@ -274,9 +277,12 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
         X = self._windows(X)
         with parallel_map(self.n_jobs) as blocks:
             if self.regime_ == "finite":
-                steps = network_steps(self, blocks)
+                tabulated = self.solver_ == "collocation"
+                descent = table_descent(self, blocks) if tabulated else None
+                steps = network_steps(self, blocks, descent)
                 for step in islice(steps, 1, self.n_iter_ + 1):
-                    yield outputs(self, X, step.weights, blocks)
+                    network = descent.network() if descent else None
+                    yield outputs(self, X, step.weights, blocks, network)
             else:
                 model = linear_model(self, blocks)
                 for n_steps in self.loss_steps_[1:]:

@@ -9,11 +9,11 @@ from numpy.typing import ArrayLike
 
 from skcurse.theory.collocation import CollocationTable
 from skcurse.theory.compression import CompressedNetwork, compress
-from skcurse.theory.descent import Step
+from skcurse.theory.descent import Step, descent_steps
 from skcurse.theory.tilted_moments import Array, Map
 from skcurse.theory.transport import Particles, neurons_as_particles, scatter_neurons
 
-__all__ = ["TableDescent", "accurate_table"]
+__all__ = ["TableDescent", "accurate_table", "collocation_pays"]
 
 # What a table may deviate from the direct formula, relative to the size at the start.
 _ACCURACY = 1e-9
@@ -24,6 +24,35 @@ _MARGIN = 1.0
 _WATCHFUL_STEPS, _LOOK_EVERY = 32, 4
 # A witness this far from where it is interpolated: the neurons are followed one by one.
 _LARGEST_ERROR = 1e-9
+
+
+def collocation_pays(n_samples: int, n_neurons: int, n_features: int, n_steps: int) -> bool:
+    """Whether a table is predicted to save time over the direct formula.
+
+    Parameters
+    ----------
+    n_samples, n_neurons, n_features, n_steps : int
+        Sizes n, m, d of the problem, and the number of steps.
+
+    Returns
+    -------
+    pays : bool
+
+    Notes
+    -----
+    Both are counted in exponentials. The direct formula takes n m d of them a step. A table takes
+    about 1,000 for each entry of its few hundred sampled rows and 200 for each entry of X, and a
+    step the time of some 30,000, plus 40 for each of at most 1,500 particles.
+
+    Examples
+    --------
+    >>> collocation_pays(20, 100, 8, 100), collocation_pays(500, 1000, 16, 100)
+    (False, True)
+    """
+    direct = float(n_samples) * n_neurons * n_features * n_steps
+    table = n_features * (1e3 * min(n_samples, 300) + 2e2 * n_samples) + 2e6
+    steps = n_steps * (3e4 + 40.0 * min(n_neurons, 1500))
+    return direct > table + steps
 
 
 def accurate_table(
@@ -112,8 +141,6 @@ class TableDescent:
         Where to start; one network for each column of y.
     signs : array-like of shape (n_neurons,)
         Second layer.
-    learning_rate : float
-        Step size.
     alpha : float, default=0.0
         Adds α/2 Σ_r (w_r - w_r(0))² to the loss.
     initial_weights : array-like of shape (n_neurons,) or (n_outputs, n_neurons), default=None
@@ -136,9 +163,9 @@ class TableDescent:
     >>> X, w = rng.standard_normal((300, 8)), rng.standard_normal(5000)
     >>> a = np.where(np.arange(w.size) % 2, 1.0, -1.0)
     >>> table = CollocationTable(X, X[:, 0], interval=(-6.0, 6.0))
-    >>> descent = TableDescent(table, w, a, learning_rate=0.01)
+    >>> descent = TableDescent(table, w, a)
     >>> run = follow(
-    ...     descent.steps(), learning_rate=0.01, largest_stable_rate=lambda: 0.1, max_iter=50
+    ...     descent.steps(0.01), learning_rate=0.01, largest_stable_rate=lambda: 0.1, max_iter=50
     ... )
     >>> run.weights.shape, bool(run.losses[-1] < run.losses[0])
     ((5000,), True)
@@ -150,13 +177,11 @@ class TableDescent:
         weights: ArrayLike,
         signs: ArrayLike,
         *,
-        learning_rate: float,
         alpha: float = 0.0,
         initial_weights: ArrayLike | None = None,
     ) -> None:
         self.table = table
         self._shape = np.shape(weights)
-        self._learning_rate = learning_rate
         self._alpha = alpha
         starts = np.atleast_2d(np.asarray(weights, dtype=np.float64))
         origin = starts if initial_weights is None else np.asarray(initial_weights)
@@ -166,26 +191,44 @@ class TableDescent:
         signs = np.asarray(signs, dtype=np.float64)
         self._particles = [self._particles_for(start, signs, may_scatter) for start in starts]
         self._positions = [particles.starts for particles in self._particles]
+        self._rates: list[float] = []
 
-    def steps(self) -> Iterator[Step]:
-        """Yield the run without end, the start first."""
-        n_iter = 0
+    def steps(
+        self, learning_rate: float, *, shorten: bool = False, noise: float = 0.0
+    ) -> Iterator[Step]:
+        """Yield the run without end, the start first; to be called once.
+
+        Parameters
+        ----------
+        learning_rate : float
+            Step size.
+        shorten, noise
+            See `skcurse.theory.descent.descent_steps`.
+
+        Yields
+        ------
+        Step
+            Its gradient is that of the particles, its weights are those of the neurons.
+        """
+        n_iter, rate, limit = 0, learning_rate, noise
         while True:
-            losses, gradients = zip(
-                *map(self._loss_gradient, range(len(self._positions))), strict=True
+            run = descent_steps(
+                self._loss_gradient,
+                np.concatenate(self._positions),
+                rate,
+                shorten=shorten,
+                noise=limit,
             )
-            gradient = gradients[0] if len(gradients) == 1 else np.concatenate(gradients)
-            yield Step(n_iter, float(sum(losses)), gradient, self.weights)
-            # A step that overflows is caught by its loss.
-            with np.errstate(over="ignore", invalid="ignore"):
-                for output, direction in enumerate(gradients):
-                    self._positions[output] = (
-                        self._positions[output] - self._learning_rate * direction
-                    )
-            n_iter += 1
-            if n_iter <= _WATCHFUL_STEPS or n_iter % _LOOK_EVERY == 0:
-                for output in range(len(self._positions)):
-                    self._refine(output, n_iter)
+            for step in run:
+                rate = step.learning_rate
+                self._positions = self._by_output(step.weights)
+                if n_iter == len(self._rates) + 1:
+                    self._rates.append(rate)
+                    if self._refined(n_iter):
+                        break
+                limit = max(limit, step.loss) if n_iter == 0 else limit
+                yield Step(n_iter, step.loss, step.gradient, self.weights, rate)
+                n_iter += 1
 
     def weights(self) -> Array:
         """Weights of all neurons now, in the shape of the first."""
@@ -195,7 +238,14 @@ class TableDescent:
     def network(self) -> CompressedNetwork:
         """Compress the network as it is now to the skeleton of the table."""
         pairs = zip(self._positions, self._particles, strict=True)
-        return compress(self.table.skeleton, [(at, p.masses) for at, p in pairs])
+        network = compress(self.table.skeleton, [(at, p.masses) for at, p in pairs])
+        masses = network.masses.reshape(-1, *self._shape[:-1])
+        return network._replace(masses=masses, totals=network.totals.reshape(self._shape[:-1]))
+
+    @property
+    def n_particles(self) -> int:
+        """How many particles a step moves."""
+        return sum(at.size for at in self._positions)
 
     @property
     def transport_error(self) -> float:
@@ -209,11 +259,24 @@ class TableDescent:
                 return scattered
         return neurons_as_particles(weights, signs)
 
-    def _loss_gradient(self, output: int) -> tuple[float, Array]:
+    def _by_output(self, positions: Array) -> list[Array]:
+        """Positions of the particles of every output, from all in a row."""
+        if len(self._particles) == 1:
+            return [positions]
+        return np.split(positions, np.cumsum([p.starts.size for p in self._particles])[:-1])
+
+    def _loss_gradient(self, positions: Array) -> tuple[float, Array]:
+        """Loss and gradient, summed and joined over outputs."""
+        parts = [self._one(output, at) for output, at in enumerate(self._by_output(positions))]
+        if len(parts) == 1:
+            return parts[0]
+        return sum(loss for loss, _ in parts), np.concatenate([gradient for _, gradient in parts])
+
+    def _one(self, output: int, positions: Array) -> tuple[float, Array]:
         """Loss of one output's network, and the gradient that its particles follow."""
-        particles, positions = self._particles[output], self._positions[output]
         if not np.isfinite(positions).all():
             return np.inf, positions
+        particles = self._particles[output]
         self.table = self.table.covering(positions)
         loss, slope = self.table.loss_slope(positions, particles.masses, output)
         gradient = particles.directions * slope
@@ -224,20 +287,30 @@ class TableDescent:
                 gradient += self._alpha * moved
         return loss, gradient
 
-    def _refine(self, output: int, n_iter: int) -> None:
-        """Keep the displacement of one output's neurons resolved, or follow them one by one."""
-        particles, positions = self._particles[output], self._positions[output]
-        if not (particles.panels and np.isfinite(positions).all()):
-            return
-        if particles.error(positions) > _LARGEST_ERROR:
-            refined, moved = neurons_as_particles(particles.weights, particles.signs), None
-        else:
-            refined, moved = particles.refined(positions)
-        self._particles[output] = refined
-        self._positions[output] = refined.starts if moved is None else moved
-        if not refined.panels:
-            # Their common path is lost: from the start again, this output alone.
-            self._positions[output] = refined.starts
-            for _ in range(n_iter):
-                _, gradient = self._loss_gradient(output)
-                self._positions[output] = self._positions[output] - self._learning_rate * gradient
+    def _refined(self, n_iter: int) -> bool:
+        """Keep displacements resolved, or follow the neurons; whether particles are new."""
+        if n_iter > _WATCHFUL_STEPS and n_iter % _LOOK_EVERY:
+            return False
+        changed = False
+        for output, (particles, at) in enumerate(
+            zip(self._particles, self._positions, strict=True)
+        ):
+            if not (particles.panels and np.isfinite(at).all()):
+                continue
+            if particles.error(at) > _LARGEST_ERROR:
+                refined = neurons_as_particles(particles.weights, particles.signs)
+            else:
+                refined, at = particles.refined(at)
+            if refined is particles:
+                continue
+            changed = True
+            self._particles[output] = refined
+            self._positions[output] = at if refined.panels else self._replayed(output)
+        return changed
+
+    def _replayed(self, output: int) -> Array:
+        """Follow the neurons of one output from the start: their common path is lost."""
+        at = self._particles[output].starts
+        for rate in self._rates:
+            at = at - rate * self._one(output, at)[1]
+        return at

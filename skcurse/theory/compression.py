@@ -21,7 +21,7 @@ __all__ = ["CompressedNetwork", "compress", "compressed_forward"]
 
 
 class CompressedNetwork(NamedTuple):
-    """Networks, one an output, on a common skeleton.
+    """Networks, one an output, on a common skeleton; without its last axis, one network.
 
     Attributes
     ----------
@@ -114,8 +114,8 @@ def compressed_forward(
     network : CompressedNetwork
         From `compress`.
     direct : callable, default=None
-        Output of the whole network for windows of shape (n, n_features), shape (n, n_outputs). None
-        if all rows are known to be covered.
+        Outputs, in the shape of this function's, of the whole network for windows of shape
+        (n, n_features). None if all rows are known to be covered.
     block_bytes : int, default=2**27
         Most bytes of temporaries beside the result.
     map : callable, default=map
@@ -123,7 +123,7 @@ def compressed_forward(
 
     Returns
     -------
-    outputs : ndarray of shape (n_samples, n_outputs)
+    outputs : ndarray of shape (n_samples, n_outputs) or (n_samples,)
         The same numbers either way, to about ten digits.
     """
     X = np.asarray(X, dtype=np.float64)
@@ -140,5 +140,6 @@ def compressed_forward(
 def _rebuilt(X: Array, network: CompressedNetwork) -> tuple[Array, Array]:
     """Give the outputs of a block of rows, and how well their curves are rebuilt."""
     values = curve_values(X, np.concatenate([network.weights, network.check_weights]))
-    outputs = values[:, : network.weights.size] @ network.masses + X[:, -1:] * network.totals
+    outputs = values[:, : network.weights.size] @ network.masses
+    outputs += np.multiply.outer(X[:, -1], network.totals)
     return outputs, rebuilding_errors(X, values, network.check_values)

@@ -1,6 +1,7 @@
 """Descent on a table, transported or not, against descent by the direct formula."""
 
 from functools import partial
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from skcurse.datasets import make_residual_ssm
 from skcurse.theory.attention_network import forward, initial_network, loss_gradient
 from skcurse.theory.attention_ntk import gradient_descent
 from skcurse.theory.collocation import CollocationTable
-from skcurse.theory.collocation_descent import TableDescent, accurate_table
+from skcurse.theory.collocation_descent import TableDescent, accurate_table, collocation_pays
 from skcurse.theory.compression import compressed_forward
 from skcurse.theory.descent import descent_steps, follow
 from skcurse.theory.transport import neurons_as_particles
@@ -26,9 +27,9 @@ def data(name, n_samples=60):
 def train(table, weights, signs, n_steps, **options):
     """Run a descent at half the largest stable rate of the table."""
     bound = table.largest_stable_rate(np.atleast_2d(weights)[0], alpha=options.get("alpha", 0.0))
-    descent = TableDescent(table, weights, signs, learning_rate=0.5 * bound, **options)
+    descent = TableDescent(table, weights, signs, **options)
     run = follow(
-        descent.steps(),
+        descent.steps(0.5 * bound),
         learning_rate=0.5 * bound,
         largest_stable_rate=lambda: bound,
         max_iter=n_steps,
@@ -59,12 +60,14 @@ def test_transport_over_a_long_run_equals_neuron_by_neuron(monkeypatch):
     weights, signs = initial_network(3000, np.random.default_rng(3))
     table = accurate_table(X, y, weights, signs)
     descent, run = train(table, weights, signs, 800)
-    assert descent._positions[0].size < 1500
-    by_neuron = TableDescent(table, weights, signs, learning_rate=run.learning_rate)
-    by_neuron._particles = [neurons_as_particles(weights, signs)]
-    by_neuron._positions = [weights]
+    assert descent.n_particles < 1500
+    monkeypatch.setattr(
+        TableDescent, "_particles_for", lambda _, w, a, __: neurons_as_particles(w, a)
+    )
+    by_neuron = TableDescent(table, weights, signs)
+    assert by_neuron.n_particles == weights.size
     reference = follow(
-        by_neuron.steps(),
+        by_neuron.steps(run.learning_rate),
         learning_rate=run.learning_rate,
         largest_stable_rate=lambda: np.inf,
         max_iter=800,
@@ -79,7 +82,7 @@ def test_where_trajectories_part_the_neurons_are_followed():
     weights, signs = initial_network(2000, np.random.default_rng(4))
     table = accurate_table(X, y, weights, signs)
     descent, run = train(table, weights, signs, 400)
-    assert descent._positions[0].size == weights.size
+    assert descent.n_particles == weights.size
     steps = descent_steps(partial(loss_gradient, X, y, signs=signs), weights, run.learning_rate)
     for step in steps:
         assert run.losses[step.n_iter] == pytest.approx(step.loss, rel=1e-9)
@@ -101,8 +104,7 @@ def test_ridge_towards_initialisation(n_neurons):
     np.testing.assert_allclose(run.losses, direct.losses, rtol=1e-9)
     np.testing.assert_allclose(run.weights, direct.weights, atol=1e-9)
     half = run.weights
-    again = TableDescent(table, half, signs, learning_rate=run.learning_rate, **options)
-    resumed = next(again.steps())
+    resumed = next(TableDescent(table, half, signs, **options).steps(run.learning_rate))
     exact = loss_gradient(X, y, half, signs, alpha=alpha, initial_weights=weights)
     assert resumed.loss == pytest.approx(exact.loss, rel=1e-9)
     scale = np.linalg.norm(exact.gradient)
@@ -147,13 +149,31 @@ def test_the_table_grows_with_the_weights():
     np.testing.assert_allclose(run.losses, direct.losses, rtol=1e-9)
 
 
+@pytest.mark.parametrize("n_neurons", [50, 2500])
+@pytest.mark.parametrize("name", ["ssm", "student"])
+def test_steps_are_shortened_like_those_of_the_direct_formula(name, n_neurons):
+    X, y = data(name)
+    weights, signs = initial_network(n_neurons, np.random.default_rng(11))
+    table = accurate_table(X, y, weights, signs)
+    rate = 40.0 * table.largest_stable_rate(weights)
+    objective = partial(loss_gradient, X, y, signs=signs)
+    exact = descent_steps(objective, weights, rate, shorten=True)
+    found = TableDescent(table, weights, signs).steps(rate, shorten=True)
+    for step, direct in islice(zip(found, exact, strict=False), 12):
+        assert step.n_iter == direct.n_iter
+        assert step.learning_rate == direct.learning_rate
+        assert step.loss == pytest.approx(direct.loss, rel=1e-8)
+    assert step.learning_rate < rate
+    np.testing.assert_allclose(step.weights, direct.weights, atol=1e-8)
+
+
 def test_a_step_that_is_too_long_is_told():
     X, y = data("ssm")
     weights, signs = initial_network(50, np.random.default_rng(8), antisymmetric=False)
     table = accurate_table(X, 1e3 * y, weights, signs)
-    descent = TableDescent(table, weights, signs, learning_rate=1e280, alpha=1.0)
+    descent = TableDescent(table, weights, signs, alpha=1.0)
     with pytest.raises(ValueError, match="diverges"):
-        follow(descent.steps(), learning_rate=1e280, largest_stable_rate=lambda: 1.0)
+        follow(descent.steps(1e280), learning_rate=1e280, largest_stable_rate=lambda: 1.0)
 
 
 def test_accurate_table_checks_every_output():
@@ -178,3 +198,13 @@ def test_accurate_table_refuses_a_wrong_one(monkeypatch, attribute):
     monkeypatch.setattr(CollocationTable, "_reduce", spoiled)
     with pytest.raises(ValueError, match="direct"):
         accurate_table(X, y, weights, signs)
+
+
+def test_the_table_pays_for_large_problems_only():
+    small, large = (10, 100, 8, 50), (512, 1024, 32, 1000)
+    assert not collocation_pays(*small)
+    assert collocation_pays(*large)
+    for axis in range(4):
+        more = [10**6 if i == axis else size for i, size in enumerate(large)]
+        assert collocation_pays(*more)
+    assert not collocation_pays(512, 1024, 32, 1)

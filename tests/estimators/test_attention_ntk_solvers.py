@@ -1,0 +1,116 @@
+"""Both solvers of AttentionNTKRegressor give the same model, at very different prices."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from skcurse.datasets import make_residual_ssm
+from skcurse.estimators.attention_ntk import AttentionNTKRegressor
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+VARIANTS = {
+    "plain": {},
+    "ridge": {"alpha": 1.0},
+    "independent": {"init": "iid"},
+    "transported": {"n_neurons": 2500, "max_iter": 12},
+    "loose tolerance": {"tol": 1e-2},
+}
+
+
+def problem(n_outputs):
+    X, y = make_residual_ssm(80, 12, random_state=0)
+    return X, (y if n_outputs == 1 else np.column_stack([y, 1.0 - y]))
+
+
+def fitted(solver, X, y, sample_weight=None, **parameters):
+    parameters = {"n_neurons": 128, "max_iter": 60, "random_state": 0} | parameters
+    model = AttentionNTKRegressor(solver=solver, **parameters)
+    return model.fit(X, y, sample_weight=sample_weight)
+
+
+@parametrize_with_checks(
+    [AttentionNTKRegressor(128, solver="collocation", max_iter=50, random_state=0)]
+)
+def test_estimator_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("n_outputs", [1, 2])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_solvers_agree(variant, n_outputs, weighted):
+    X, y = problem(n_outputs)
+    weight = np.random.default_rng(1).integers(0, 3, len(X)).astype(float) if weighted else None
+    direct, table = (
+        fitted(solver, X, y, weight, **VARIANTS[variant]) for solver in ("direct", "collocation")
+    )
+    assert (direct.solver_, table.solver_) == ("direct", "collocation")
+    assert table.n_iter_ == direct.n_iter_
+    assert table.learning_rate_ == pytest.approx(direct.learning_rate_, rel=1e-9)
+    np.testing.assert_allclose(table.loss_curve_, direct.loss_curve_, rtol=1e-9)
+    np.testing.assert_allclose(table.weights_, direct.weights_, atol=1e-8)
+    unseen = 1.5 * make_residual_ssm(50, 12, random_state=1)[0]
+    np.testing.assert_allclose(table.predict(unseen), direct.predict(unseen), atol=1e-8)
+    *_, last = table.staged_predict(unseen)
+    np.testing.assert_array_equal(last, table.predict(unseen))
+    for model in (direct, table):
+        model.set_params(warm_start=True).fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(table.weights_, direct.weights_, atol=1e-8)
+
+
+def test_staged_predictions_agree():
+    X, y = problem(2)
+    models = [fitted(solver, X, y, max_iter=20) for solver in ("direct", "collocation")]
+    for direct, table in zip(*(model.staged_predict(X) for model in models), strict=True):
+        np.testing.assert_allclose(table, direct, atol=1e-8)
+
+
+@pytest.mark.parametrize("n_neurons", [128, 3000])
+def test_predictions_do_not_depend_on_what_else_is_predicted(n_neurons):
+    X, y = problem(1)
+    model = fitted("collocation", X, y, n_neurons=n_neurons, max_iter=10)
+    X = X * np.geomspace(0.1, 10.0, len(X))[:, None]
+    alone = np.concatenate([model.predict(row[None]) for row in X])
+    np.testing.assert_allclose(model.predict(X), alone, rtol=1e-12, atol=1e-12)
+
+
+def test_auto_takes_the_cheaper_solver():
+    X, y = problem(1)
+    assert fitted("auto", X, y, n_neurons=8, max_iter=2).solver_ == "direct"
+    assert fitted("auto", X, y, n_neurons=1024, max_iter=500, tol=0.5).solver_ == "collocation"
+
+
+def test_windows_that_no_table_holds_go_to_the_direct_formula():
+    X, y = problem(1)
+    X = X.copy()
+    X[:3] *= 1e200
+    with pytest.raises(ValueError, match="scale X down"):
+        fitted("collocation", X, y)
+    for solver in ("auto", "direct"):
+        with pytest.raises(ValueError, match=r"overflow|[Rr]escale"):
+            fitted(solver, X, y, n_neurons=1024, max_iter=500)
+
+
+def test_compressed_network_survives_pickle_and_cloning():
+    X, y = problem(1)
+    model = fitted("collocation", X, y)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    assert not hasattr(clone(model), "compressed_")
+    assert not hasattr(model.set_params(solver="direct").fit(X, y), "compressed_")
+
+
+def test_single_precision_in_single_precision_out():
+    X, y = problem(1)
+    model = fitted("collocation", X.astype(np.float32), y)
+    assert model.predict(X.astype(np.float32)).dtype == np.float32
+
+
+def test_workers_change_nothing():
+    X, y = problem(1)
+    one, two = (fitted("collocation", X, y, n_jobs=n_jobs, max_iter=10) for n_jobs in (1, 2))
+    np.testing.assert_array_equal(one.weights_, two.weights_)

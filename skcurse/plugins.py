@@ -119,7 +119,9 @@ def _load(state: _State) -> tuple[_Plugin, ...]:
         if state.plugins is not None:
             return state.plugins
         if state.loading:
-            raise PluginError("names cannot be looked up while plugins are being imported")
+            raise PluginError(
+                "names can be neither looked up nor registered while plugins are being imported"
+            )
         state.loading = True
         try:
             allow_list = os.environ.get("SKCURSE_PLUGINS")

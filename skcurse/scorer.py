@@ -72,11 +72,6 @@ class DiagnosticScorer:
     name: str
     function: Callable[..., Any]
 
-    @property
-    def __wrapped__(self) -> Callable[..., Any]:
-        """The diagnostic itself, as `functools.wraps` has it."""
-        return self.function
-
     def evaluate(self, estimator: Any, X: Any, y: Any = None) -> tuple[float, str | None]:
         """Call the diagnostic.
 

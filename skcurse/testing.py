@@ -144,10 +144,11 @@ def _plugin_problems(
         yield f"a hook raised {error!r}"
         return
     registered: list[Mapping[str, Any]]
-    registered = [get_data_models(), get_diagnostics(), get_estimators()]
+    diagnostics = {name: scorer.function for name, scorer in get_diagnostics().items()}
+    registered = [get_data_models(), diagnostics, get_estimators()]
     for (kind, (what, _)), table in zip(KINDS.items(), registered, strict=True):
         for name, value in offers[kind].items():
-            other = getattr(table.get(name, value), "__wrapped__", table.get(name, value))
+            other = table.get(name, value)
             problems = [] if other is value else [f"the name is taken by {other!r}"]
             if kind == "data_models":
                 problems += _data_model_problems(value)

@@ -19,9 +19,9 @@ class WindowAutoReg(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     lags : int, default=1
-        Order of the autoregression. A window needs at least ``2 * lags + 1`` steps with a
+        Order of the autoregression. A window needs at least ``2 * lags`` steps, one more with a
         constant.
-    trend : {"n", "c"}, default="c"
+    trend : {"n", "c"}, default="n"
         Without ("n") or with ("c") a constant.
 
     Attributes
@@ -42,7 +42,7 @@ class WindowAutoReg(RegressorMixin, BaseEstimator):
     (20,)
     """
 
-    def __init__(self, lags: int = 1, trend: str = "c") -> None:
+    def __init__(self, lags: int = 1, trend: str = "n") -> None:
         self.lags = lags
         self.trend = trend
 
@@ -85,8 +85,9 @@ class WindowAutoReg(RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self, "n_features_in_")
         X = validate_data(self, X, reset=False, dtype=float)
-        forecasts = [AutoReg(x, self.lags, trend=self.trend).fit().forecast(1)[0] for x in X]
-        return np.array(forecasts)
+        with np.errstate(divide="ignore", invalid="ignore"):  # variances of a perfect fit
+            models = [AutoReg(x, self.lags, trend=self.trend).fit() for x in X]
+            return np.array([model.forecast(1)[0] for model in models])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

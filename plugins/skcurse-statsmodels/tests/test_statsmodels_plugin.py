@@ -25,14 +25,18 @@ def test_is_least_squares_on_the_windows_own_lags(lags, trend):
         assert value == pytest.approx(now @ coef, rel=1e-9)
 
 
-def test_constant_window_is_continued():
-    X = np.full((2, 8), 3.0)
-    np.testing.assert_allclose(WindowAutoReg().fit(X, [3.0, 3.0]).predict(X), 3.0)
+@pytest.mark.filterwarnings("ignore:The design matrix is rank-deficient")
+@pytest.mark.parametrize("value", [0.0, 3.0])
+@pytest.mark.parametrize("trend", ["n", "c"])
+def test_constant_window_is_continued(value, trend):
+    X = np.full((2, 8), value)
+    predicted = WindowAutoReg(trend=trend).fit(X, X[:, 0]).predict(X)
+    np.testing.assert_allclose(predicted, value, atol=1e-12)
 
 
 def test_short_windows_are_refused():
-    with pytest.raises(ValueError, match="at least 5 steps"):
-        WindowAutoReg(lags=2).fit(np.zeros((3, 4)), np.zeros(3))
+    with pytest.raises(ValueError, match="at least 4 steps"):
+        WindowAutoReg(lags=2).fit(np.zeros((3, 3)), np.zeros(3))
 
 
 def test_in_a_comparison():

@@ -288,7 +288,8 @@ def kernel_drift(estimator: Any, X: ArrayLike, y: Any = None) -> float:
     Returns
     -------
     float
-        :math:`\|H(t) - H(0)\|_F / \|H(0)\|_F`, nan where it does not apply or H(0) = 0.
+        :math:`\|H(t) - H(0)\|_F / \|H(0)\|_F`, nan where it does not apply
+        or H(0) = 0. Of several outputs the root mean square.
 
     Notes
     -----

@@ -9,10 +9,14 @@ normal law. The infinitely wide network is then a lazy one with as many neurons 
 nodes, about a thousand.
 
 The poles of :math:`\varphi_i` stay at least :math:`\pi/(|x_{i,d}| \mathrm{range}(x_i))` away from
-the real axis; panels are bisected where rows need it and not elsewhere. They are finer than the
-kernel's entries ask for, and reach further out, so that its small eigenvalues are right too.
+the real axis, and further in proportion to :math:`|w|`, since entries matter only as long as their
+scores are within a few units of the largest. So panels are halved towards :math:`w = 0` down to
+that width (a spike there could hide between the nodes of a wide one), and elsewhere where rows turn
+out to need it. They are finer than the kernel's entries ask for, and reach further out, so that its
+small eigenvalues are right too.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -76,20 +80,28 @@ def gaussian_nodes(X: ArrayLike, breaks: ArrayLike | None = None) -> GaussianNod
     >>> bool(abs((nodes.roots**2).sum() - 1) < 1e-14)
     True
     """
+    X = np.asarray(X, dtype=np.float64)
     try:
         with np.errstate(over="ignore", invalid="ignore"):
-            needed = graded_panels(
-                np.asarray(X, dtype=np.float64), (-_RANGE, _RANGE), order=_TEST_ORDER
-            ).breaks
+            needed = graded_panels(X, (-_RANGE, _RANGE), order=_TEST_ORDER).breaks
     except ValueError as error:
         raise ValueError(
             "The windows' values are too large for the infinitely wide network: rescale them, for "
             "example to unit variance."
         ) from error
-    breaks = np.union1d(_COARSEST if breaks is None else breaks, needed)
+    breaks = np.union1d(_halvings(X), needed if breaks is None else np.union1d(breaks, needed))
     points, lengths = Panels(breaks, _ORDER).quadrature()
     density = np.exp(-0.5 * points**2) / np.sqrt(2.0 * np.pi)
     return GaussianNodes(breaks, points, np.sqrt(lengths * density))
+
+
+def _halvings(X: Array) -> Array:
+    """Halve the range down to the distance of the nearest pole from zero."""
+    with np.errstate(over="ignore"):
+        rate = float(np.max(np.abs(X[:, -1]) * np.ptp(X, axis=1), initial=1.0))
+    depth = math.ceil(math.log2(_RANGE * min(rate, 1e300) / math.pi))
+    sizes = _RANGE * 0.5 ** np.arange(max(depth, 0) + 1)
+    return np.unique(np.concatenate([-sizes, _COARSEST, sizes]))
 
 
 def infinite_width_features(

@@ -235,7 +235,7 @@ def sign_agreement(estimator: Any, X: ArrayLike, y: Any = None) -> float:
     column = getattr(estimator, "last_step", getattr(_innermost(estimator, X)[0], "last_step", -1))
     last = np.asarray(X, float)[:, column]
     predicted = np.asarray(estimator.predict(X))
-    return float(np.mean(np.sign(predicted).T == np.sign(last)))  # .T: outputs broadcast over rows
+    return float(np.mean(np.sign(last) == np.sign(predicted).T))  # .T: outputs broadcast over rows
 
 
 def weight_movement(estimator: Any, X: ArrayLike, y: Any = None) -> float:

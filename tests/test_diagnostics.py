@@ -57,7 +57,13 @@ class Network(RegressorMixin, BaseEstimator):
 
     def predict(self, X):
         return np.array(
-            [sum(a * self.softmax(x, w) @ x for a, w in zip(self.signs_, self.weights_)) for x in X]
+            [
+                sum(
+                    a * self.softmax(x, w) @ x
+                    for a, w in zip(self.signs_, self.weights_, strict=True)
+                )
+                for x in X
+            ]
         ) / np.sqrt(len(self.signs_))
 
     def attention(self, X):

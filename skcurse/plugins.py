@@ -25,7 +25,7 @@ from typing import Any
 
 from skcurse.hookspecs import PROJECT, hookimpl
 from skcurse.offers import KINDS, PluginError, read_offers
-from skcurse.scorer import DiagnosticScorer
+from skcurse.scorer import DiagnosticScorer, summarise
 
 __all__ = [
     "PluginError",
@@ -85,14 +85,13 @@ def _refuse_clashes(plugin: _Plugin, others: Iterable[_Plugin]) -> None:
 # ------------------------------------------------------------------------------ loading
 def _cause(error: BaseException) -> str:
     """One line: type, message, and the place in the plugin that raised."""
-    text = " ".join(str(error).split())
     if isinstance(error, PluginError):
-        return text
+        return str(error)
     frames = traceback.extract_tb(error.__traceback__)
     machinery = ("<", __file__, os.path.dirname(importlib.__file__))
     own = [f for f in frames if not f.filename.startswith(machinery)]
     place = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
-    return f"{type(error).__name__}: {text}{place}"
+    return f"{summarise(error)}{place}"
 
 
 def _read_entry_point(

@@ -33,12 +33,17 @@ def _read_only(array: Any) -> Any:
     return view
 
 
+def summarise(error: BaseException) -> str:
+    """Give type and message in one line, even of an error whose message fails or has notes."""
+    lines = traceback.format_exception_only(error)
+    return " ".join(next(line for line in lines if not line.startswith(" ")).split())
+
+
 def _describe(error: BaseException) -> str:
     """One line, then the traceback without the frame of this module."""
-    summary = " ".join(traceback.format_exception_only(error)[-1].split())
     tb = error.__traceback__.tb_next if error.__traceback__ else None
     lines = traceback.format_exception(type(error), error, tb)
-    return f"raised {summary}\n{''.join(lines).rstrip()}"
+    return f"raised {summarise(error)}\n{''.join(lines).rstrip()}"
 
 
 @dataclass(frozen=True)

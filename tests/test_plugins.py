@@ -286,6 +286,9 @@ BROKEN = {
     "import exits": ("raise SystemExit(3)", "SystemExit: 3"),
     "imports what is missing": ("import no_such_thing", "No module named 'no_such_thing'"),
     "does not parse": ("def", "SyntaxError"),
+    "raises an error without words": (
+        "class E(Exception):\n    __str__ = None\nraise E", r"E: <exception str\(\) failed>"
+    ),
     "hook raises": (
         "@host.hookimpl\ndef skcurse_diagnostics():\n    raise KeyError('gone')",
         "KeyError: 'gone'.*line 4",
@@ -474,6 +477,12 @@ def test_everything_else_is_nan_with_one_warning_that_names_the_diagnostic(value
 class WeirdError(Exception):
     def __str__(self):
         raise RuntimeError
+
+
+class AnnotatedError(Exception):
+    def __init__(self, message):
+        super().__init__(message)
+        self.add_note("a note")
 
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit, MemoryError, WeirdError, RecursionError])

@@ -56,7 +56,8 @@ class StepTasks:
     def _fitted(self, step: Step) -> dict[str, Any]:
         """Fitted attributes as if training had ended with this step."""
         ended = {"weights_": step.weights, "n_iter_": step.n_iter, "loss_curve_": [step.loss]}
-        return {**learned(self._learner), **ended}
+        # A compressed network of the previous fit must not answer for these weights.
+        return {**learned(self._learner), **ended, "compressed_": None}
 
 
 def learned(estimator: BaseEstimator) -> dict[str, Any]:

@@ -67,8 +67,8 @@ def test_finite_width_approaches_it_like_one_over_the_root_of_the_width():
 
 def test_small_eigenvalues_agree_with_sixty_digits():
     # Two entries: φ(w) = c³ / (2 + 2 cosh(c² w)) in closed form for the window (0, c).
-    c = np.linspace(0.8, 1.3, 7)
-    X = np.stack([np.zeros(7), c], axis=1)
+    c = np.linspace(0.8, 1.3, 10)
+    X = np.stack([np.zeros(10), c], axis=1)
     values = np.linalg.svd(infinite_width_features(X, gaussian_nodes(X)), compute_uv=False)
     with mpmath.workdps(60):
         # The trapezoid rule with step h errs by exp(-2π · 1.8/h) or less: poles at ±iπ/c².

@@ -257,10 +257,11 @@ def solve_factor(
     Notes
     -----
     With R = U diag(s) Vᵀ and rotated targets T, w = V diag(1 / (s + alpha / s)) Uᵀ T over the
-    singular values above max(n, p) ε s_max and above the norm √(p n) u that rounding errors of
-    size u, the resolution of the windows, can have: directions below are rounding noise, and
-    zero weight on them is the minimum-norm choice. Squares of s are never formed, so no scale of
-    the series overflows or vanishes.
+    singular values above two bounds: (p + 4 √n) ε s_max, which the rounding of n updates by a row
+    each does not reach, and √(p n) u, the largest norm that rounding errors of size u, the
+    resolution of the windows, can have. Directions below are rounding noise, and zero weight on
+    them is the minimum-norm choice. Squares of s are never formed, so no scale of the series
+    overflows or vanishes.
 
     Examples
     --------
@@ -277,10 +278,8 @@ def solve_factor(
     mean = shifted[0] / root_weight
     rows = shifted[1:] if fit_intercept else shifted
     U, s, Vt = svd(rows[:, :p], full_matrices=False)
-    noise = max(
-        max(factor.n_rows, p) * np.finfo(np.float64).eps * s.max(initial=0.0),
-        np.sqrt(p) * abs(root_weight) * factor.resolution,
-    )
+    rounding = (p + 4.0 * np.sqrt(factor.n_rows)) * np.finfo(np.float64).eps
+    noise = max(rounding * s.max(initial=0.0), np.sqrt(p) * abs(root_weight) * factor.resolution)
     kept = s > noise
     s = s[kept, None]
     weights = ((U[:, kept].T @ rows[:, p:]) / (s + alpha / s)).T @ Vt[kept]

@@ -279,6 +279,7 @@ def test_a_linear_trend_is_continued_exactly(slope, fit_intercept, horizon):
 @pytest.mark.parametrize("centered", [True, False])
 def test_one_column_is_persistence_plus_the_mean_change(centered, fit_intercept):
     X, y = random_walks(d=1)
+    X = np.ascontiguousarray(X)
     model = ResidualLinearRegressor(centered=centered, fit_intercept=fit_intercept, alpha=1.0)
     model.fit(X, y)
     assert_array_equal(model.coef_, [1.0])

@@ -58,6 +58,18 @@ class Spy(RegressorMixin, BaseEstimator):
         return np.zeros(np.shape(X)[0])
 
 
+class Learner(Spy):
+    """Learns in chunks, with missing values."""
+
+    def partial_fit(self, X, y):
+        return self.fit(X, y)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
 # --- what is fitted and predicted ------------------------------------------------------------
 
 
@@ -274,7 +286,9 @@ def test_bad_input_is_refused_before_the_inner_estimator_sees_it(bad):
 # --- capabilities of the inner estimator -----------------------------------------------------
 
 
-@pytest.mark.parametrize("inner", [*INNER, PERSISTENCE, SVR()], ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize(
+    "inner", [*INNER, PERSISTENCE, MultiOutputRegressor(SVR())], ids=lambda e: type(e).__name__
+)
 def test_tags_are_the_inner_estimators(inner):
     ours, theirs = get_tags(ResidualTargetRegressor(inner)), get_tags(inner)
     assert ours.estimator_type == "regressor"
@@ -299,6 +313,15 @@ def test_partial_fit_exists_where_the_inner_estimator_has_it():
     with pytest.raises(ValueError, match="2 features"):
         model.partial_fit(X[:, :2], y)
     assert not hasattr(model.fit(X, y), "n_samples_seen_")
+
+
+def test_the_first_chunk_says_what_stands_in_for_a_missing_newest_value():
+    model = ResidualTargetRegressor(Learner())
+    model.partial_fit([[1.0], [np.nan], [3.0]], [0.0, 0.0, 0.0])
+    assert_array_equal(model.estimator_.y_, [-1.0, -2.0, -3.0])
+    model.partial_fit([[np.nan], [7.0]], [0.0, 0.0])
+    assert_array_equal(model.estimator_.y_, [-2.0, -7.0])
+    assert_array_equal(model.predict([[np.nan], [5.0]]), [2.0, 5.0])
 
 
 @pytest.mark.filterwarnings("ignore:The newest value:UserWarning")

@@ -50,6 +50,7 @@ def test_newest_column_refuses_what_is_none(last_step):
 @pytest.mark.parametrize("block_bytes", [1, 10**4, 2**26])
 def test_factor_keeps_the_products_of_the_design(centered, weighted, block_bytes):
     X, y = rows(n=200)
+    X[3] *= -100.0
     weights = np.random.default_rng(1).uniform(size=200) if weighted else None
     options = {"last_step": 2, "centered": centered, "block_bytes": block_bytes}
     first = add_rows(None, X[:7], y[:7], None if weights is None else weights[:7], **options)
@@ -61,8 +62,11 @@ def test_factor_keeps_the_products_of_the_design(centered, weighted, block_bytes
     A *= 1.0 if weights is None else np.sqrt(weights)[:, None]
     assert factor.triangle.shape == (D, D + 2)
     assert_allclose(np.tril(factor.triangle[:, :D], -1), 0.0, atol=1e-13)
-    assert_allclose(factor.triangle[:, :D].T @ factor.triangle, A[:, :D].T @ A, atol=1e-11)
+    assert_allclose(
+        factor.triangle[:, :D].T @ factor.triangle, A[:, :D].T @ A, rtol=1e-12, atol=1e-9
+    )
     assert factor.n_rows == 200
+    assert factor.resolution == np.finfo(float).eps * np.abs(X).max()
 
 
 def test_directions_within_rounding_of_the_windows_get_no_weight():
@@ -81,8 +85,33 @@ def test_directions_within_rounding_of_the_windows_get_no_weight():
     assert np.abs(trusted).max() > 100.0  # the same numbers taken for exact
 
 
-@pytest.mark.parametrize("fit_intercept", [True, False])
-def test_weight_on_no_row_is_refused(fit_intercept):
+def test_thousands_of_updates_leave_collinear_columns_collinear():
+    """Rounding adds up over the updates, but not to a direction that would be fitted."""
+    X, y = rows(n=3000)
+    X -= 4.0
+    X[:, 1], X[:, 3] = X[:, 0], X[:, 2] - X[:, 0]
+    factor = None
+    for i in range(3000):
+        factor = add_rows(factor, X[[i]], y[[i]], last_step=5, centered=False)
+    Z, targets = residual_problem(X, y, 5, centered=False)
+    Z, targets = Z - Z.mean(axis=0), targets - targets.mean(axis=0)
+    assert_allclose(
+        solve_factor(factor)[0], (np.linalg.pinv(Z, rcond=1e-9) @ targets).T, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("centered", [True, False])
+def test_a_high_level_costs_no_digits(centered):
+    """Integers, so that adding the level is exact and the weights are the same."""
+    X, y = np.round(rows()[0] * 1e3), np.round(rows()[1] * 1e3)
+    low, high = (
+        solve_factor(add_rows(None, X + level, y + level, last_step=5, centered=centered))[0]
+        for level in (0.0, 2.0**40)
+    )
+    assert_allclose(high, low, rtol=0, atol=1e-13)
+
+
+def test_weight_on_no_row_is_refused():
     X, y = rows()
     with pytest.raises(ValueError, match="weight zero"):
         add_rows(None, X, y, np.zeros(50), last_step=0)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.compose import TransformedTargetRegressor
+from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV, KFold, cross_validate
 from sklearn.pipeline import make_pipeline
@@ -25,6 +26,7 @@ from skcurse import (
     make_icl_prompts,
     make_residual_ssm,
     ood_scorer,
+    pack_prompts,
 )
 
 NETWORK = [
@@ -56,15 +58,8 @@ class Network(RegressorMixin, BaseEstimator):
         return e / e.sum()
 
     def predict(self, X):
-        return np.array(
-            [
-                sum(
-                    a * self.softmax(x, w) @ x
-                    for a, w in zip(self.signs_, self.weights_, strict=True)
-                )
-                for x in X
-            ]
-        ) / np.sqrt(len(self.signs_))
+        means = [[self.softmax(x, w) @ x for w in self.weights_] for x in X]
+        return np.array(means) @ self.signs_ / np.sqrt(len(self.signs_))
 
     def attention(self, X):
         return np.array([[self.softmax(x, w)[-1] for w in self.weights_] for x in X])
@@ -86,21 +81,21 @@ class Network(RegressorMixin, BaseEstimator):
 
 
 RNG = np.random.default_rng(0)
-INITIAL = np.array([0.5, -0.5, 1.0, -1.0, 0.2, -0.2])
-SIGNS = np.array([1, 1, 1, -1, -1, -1])
-WEIGHTS = np.array([0.7, -0.4, 0.9, -1.3, -0.1, -0.2])
+INITIAL = np.array([0.1, -0.5, 1.0, 0.3, 0.2, -0.2])
+SIGNS = np.array([1, 1, 1, 1, -1, -1])
+WEIGHTS = np.array([0.3, -0.4, 0.9, -0.0, -0.1, -0.2])
 X = RNG.normal(size=(7, 4))
 NET = Network(WEIGHTS, INITIAL, SIGNS).fit(X, X[:, 0])
 
 
 def test_weight_sign_alignment_is_the_mean_of_two_shares():
-    # a = 1: signs + - +, two of three; a = -1: - - -, all three
-    assert diagnostics.weight_sign_alignment(NET, X) == pytest.approx((2 / 3 + 1) / 2)
+    # a = 1: signs + - + 0, two of four; a = -1: both negative
+    assert diagnostics.weight_sign_alignment(NET, X) == pytest.approx((2 / 4 + 1) / 2)
 
 
 def test_update_alignment_leaves_out_what_did_not_move():
-    # moved + + - - - 0; wanted + + + - - -: four of five
-    assert diagnostics.update_alignment(NET, X) == pytest.approx(4 / 5)
+    # moved + + - - - 0; wanted + + + + - -: three of five
+    assert diagnostics.update_alignment(NET, X) == pytest.approx(3 / 5)
 
 
 def test_weight_movement_is_the_largest():
@@ -108,7 +103,7 @@ def test_weight_movement_is_the_largest():
 
 
 def test_last_step_attention_is_of_negative_neurons_relative_to_uniform():
-    expected = np.mean([NET.softmax(x, w)[-1] for x in X for w in WEIGHTS[3:]]) * X.shape[1]
+    expected = np.mean([NET.softmax(x, w)[-1] for x in X for w in WEIGHTS[4:]]) * X.shape[1]
     assert diagnostics.last_step_attention(NET, X) == pytest.approx(expected)
     uniform = Network(np.zeros(6), INITIAL, SIGNS).fit(X, None)
     assert diagnostics.last_step_attention(uniform, X) == pytest.approx(1.0)
@@ -122,6 +117,11 @@ def test_sign_agreement_counts_predictions_with_the_sign_of_the_last_step():
     newest_first = ResidualLinearRegressor(alpha=1e12, fit_intercept=False, last_step=0)
     newest_first.fit(X[:, ::-1], X[:, -1])
     assert diagnostics.sign_agreement(newest_first, X[:, ::-1]) == 1.0
+    wrapped = ResidualTargetRegressor(
+        DummyRegressor(strategy="constant", constant=0.0), last_step=0
+    )
+    wrapped.fit(X[:, ::-1], X[:, -1])
+    assert diagnostics.sign_agreement(wrapped, X[:, ::-1]) == 1.0
     two = ResidualLinearRegressor(alpha=1e12, fit_intercept=False).fit(X, X[:, [-1, -1]])
     assert diagnostics.sign_agreement(two, X) == 1.0
 
@@ -195,6 +195,15 @@ def test_prompt_diagnostics_on_a_known_attention():
     floor = sum(p_k * (1 - p_k) ** 3 for p_k in p)
     expected = np.mean((learner.predict(X) - y) ** 2) / 2 - floor
     assert diagnostics.loss_floor_gap(learner, X, y) == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_token_equals_the_query_in_every_coordinate():
+    tokens = np.array([[[1.0, 0.0], [1.0, 1.0]]])
+    X = pack_prompts(tokens, np.array([[1.0, 2.0]]), np.array([[1.0, 1.0]]))
+    with warnings.catch_warnings(action="ignore"):
+        learner = SoftmaxICLRegressor(2, max_iter=1).fit(np.vstack([X, X]), [1.0, 2.0])
+    learner.query_key_ = np.zeros((2, 2))
+    assert diagnostics.attention_concentration(learner, X) == pytest.approx(0.5)
 
 
 def wrap(model, kind):

@@ -1,4 +1,4 @@
-"""The command line: ``skcurse compare`` and ``skcurse plugins``."""
+"""The command line: ``skcurse compare``, ``skcurse plugins`` and ``skcurse ledger``."""
 
 import argparse
 import json
@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from skcurse.cli._experiment import ESTIMATORS, build_experiment
+from skcurse.cli._ledger import add_ledger
 from skcurse.cli._options import COMPARE
 from skcurse.cli._output import prepare_folder, write_figures, write_table
 from skcurse.cli._verdict import verdict
@@ -45,6 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
     plugins = commands.add_parser("plugins", help="list every plugin, what it offers, its state")
     plugins.add_argument("--json", action="store_true", help="as JSON")
     plugins.set_defaults(run=_plugins)
+    add_ledger(commands)
     return parser
 
 

@@ -1,0 +1,1 @@
+"""What recomputes the verdicts: functions without arguments that return a `Finding`."""

@@ -58,15 +58,13 @@ def check_plugin(
 
     Examples
     --------
-    >>> import numpy as np
+    >>> from sklearn.metrics import get_scorer
     >>> from skcurse.plugins import hookimpl
     >>> from skcurse.testing import check_plugin
-    >>> def spread(estimator, X, y):
-    ...     return np.std(estimator.predict(X))
     >>> class Plugin:
     ...     @hookimpl
     ...     def skcurse_diagnostics(self):
-    ...         return {"spread": spread}
+    ...         return {"median_error": get_scorer("neg_median_absolute_error")}
     >>> check_plugin(Plugin())
     """
     _raise_all(type(plugin).__name__, _plugin_problems(plugin, expected_failed_checks or {}))

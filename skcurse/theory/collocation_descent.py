@@ -21,7 +21,7 @@ _PROBES = 64
 # Room for the weights to move in before the table has to grow.
 _MARGIN = 1.0
 # Particles start to part early, when the gradient is large; later a look now and then is enough.
-_WATCHFUL_STEPS, _LOOK_EVERY = 32, 4
+_WATCHFUL_STEPS, _LOOK_EVERY = 32, 8
 # A witness this far from where it is interpolated: the neurons are followed one by one.
 _LARGEST_ERROR = 1e-9
 
@@ -41,7 +41,7 @@ def collocation_pays(n_samples: int, n_neurons: int, n_features: int, n_steps: i
     Notes
     -----
     Both are counted in exponentials. The direct formula takes n m d of them a step. A table takes
-    about 1,000 for each entry of its few hundred sampled rows and 200 for each entry of X, and a
+    about 1,500 for each entry of its few hundred sampled rows and 300 for each entry of X, and a
     step the time of some 30,000, plus 40 for each of at most 1,500 particles.
 
     Examples
@@ -50,7 +50,7 @@ def collocation_pays(n_samples: int, n_neurons: int, n_features: int, n_steps: i
     (False, True)
     """
     direct = float(n_samples) * n_neurons * n_features * n_steps
-    table = n_features * (1e3 * min(n_samples, 300) + 2e2 * n_samples) + 2e6
+    table = n_features * (1.5e3 * min(n_samples, 300) + 3e2 * n_samples) + 5e6
     steps = n_steps * (3e4 + 40.0 * min(n_neurons, 1500))
     return direct > table + steps
 

@@ -272,5 +272,5 @@ class PointsOnPanels:
             order = np.argsort(panel.astype(np.int16), kind="stable")
             panel = panel[order]
             t = (points[order] - panels.centers[panel]) / panels.halves[panel]
-            starts = np.flatnonzero(np.diff(panel, prepend=-1))
+            starts = np.concatenate([[0], 1 + np.flatnonzero(panel[1:] != panel[:-1])])
             yield order + first, panel, starts, chebyshev_basis(t, panels.order)

@@ -1,0 +1,55 @@
+"""One table of speed ratios, measured in turns in one process.
+
+Run as ``python tests/benchmarks/run.py [--quick] [--json FILE] [--threads N]``. A ratio is the best
+peer's time over ours, round by round: above 1 this package is faster. In the rows "GD step grows"
+the large problem takes the peer's place: 1 is a cost that does not grow.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import attention_large
+import attention_step
+import ntk_spectrum
+import predict_compression
+import torch
+from measure import print_header, print_row, surroundings
+from threadpoolctl import threadpool_limits
+
+PARTS = [attention_step, ntk_spectrum, predict_compression]
+
+
+def main() -> None:
+    """Measure all parts, print the table, write it as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="only the smaller shape")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=None, help="for NumPy and PyTorch")
+    parser.add_argument("--json", type=Path, default=Path("benchmarks.json"))
+    options = parser.parse_args()
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    if options.quick:
+        attention_step.SHAPES = attention_step.SHAPES[:1]
+    found = []
+    about = surroundings()
+    for name, value in about.items():
+        print(f"{name}: {value}")
+    with threadpool_limits(options.threads):
+        print_header()
+        for part in PARTS:
+            for row in part.rows(options.rounds):
+                print_row(row)
+                found.append(row)
+        large = {} if options.quick else attention_large.run()
+    if large:
+        print("10,000 steps at (n, m, d) = (100000, 1000000, 32)")
+        for name, value in large.items():
+            print(f"    {name}: {value:.6g}")
+    report = {"about": about, "rows": found, "large": large}
+    options.json.write_text(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -61,6 +61,7 @@ def test_the_embedded_run(capsys):
 
 def test_the_table_is_compare_and_the_verdict_is_computed(capsys):
     argv = ["compare", *LINEAR, "--seed", "3", "--set", "data.gamma=-.5,.8", "--folds", "3"]
+    argv += ["--n-samples", "300"]
     assert main(argv) == 0
     out = capsys.readouterr().out
     by_hand = compare(
@@ -68,6 +69,7 @@ def test_the_table_is_compare_and_the_verdict_is_computed(capsys):
         {"residual_ssm": ResidualSSM()},
         data_grid={"gamma": [-0.5, 0.8]},
         cv=3,
+        n_samples=300,
         random_state=3,
     )
     rows = [row for row in table() if row["estimator"] == "residual_linear"]
@@ -120,7 +122,13 @@ def test_a_csv_file_is_split_in_time_and_scaled_by_its_training_rows(tmp_path, c
     assert errors["persistence"] == pytest.approx(persistence, rel=1e-10)
     assert errors["residual_linear"] == pytest.approx(fitted, rel=1e-8)
     skill = 1 - fitted / persistence
-    assert re.search(rf"skill \{skill:+.1%}", out)
+    assert f"error {abs(skill):.1%} {'lower' if skill > 0 else 'higher'}" in out
+    gains = (z[160:] - z[159:-1]) ** 2 - (linear.predict(X[155:]) - z[160:]) ** 2
+    deviation = gains - skill * (z[160:] - z[159:-1]) ** 2
+    error = deviation.reshape(20, 2).mean(axis=1).std(ddof=1) / np.sqrt(20) / persistence
+    word = "cannot be told from" if abs(skill) < 2 * error else "beats" if skill > 0 else "loses to"
+    assert f"residual_linear {word} persistence: error" in out
+    assert f"(standard error {error:.1%})" in out
     assert (tmp_path / "skcurse-compare" / "walk-load.png").exists()
 
 
@@ -149,7 +157,7 @@ def test_every_default_estimator_forecasts_a_series_at_any_horizon(capsys):
         rows = table()
         assert len(rows) == 5
         assert all(np.isfinite(float(row["mean_test_mse"])) for row in rows)
-        assert "persistence: skill" in out
+        assert "persistence: error" in out
 
 
 def test_only_the_past_of_a_series_is_seen(tmp_path):

@@ -2,6 +2,7 @@
 
 import html
 import io
+import re
 import sys
 
 import joblib
@@ -363,6 +364,9 @@ def test_text_shows_errors_references_and_diagnostics():
             errors = comparison.scores("mse", shift)[row]
             risk = references[gamma, shift, "predict zero"]
             assert f"{risk:.4g}" in text
+            shown = [(float(a), float(b)) for a, b in re.findall(r"([\d.]+) ± ([\d.]+)", text)]
+            exact = (errors.mean(), errors.std(ddof=1) / np.sqrt(5))
+            assert min(np.abs(np.divide(pair, exact) - 1).max() for pair in shown) < 0.06
             assert abs(errors.mean() - risk) < 4 * errors.std(ddof=1) / np.sqrt(5)
     widths = {len(line) for line in text.split("\n\n")[0].splitlines()[2:] if "(" not in line}
     assert len(widths) == 1  # columns are flush

@@ -94,7 +94,7 @@ def test_predict_takes_rows_and_clone_keeps_parameters():
     assert fitted.predict(X).shape == y.shape
     assert fitted.score([7]) == fitted.estimator_.score(X, y)
     assert not hasattr(study, "estimator_")
-    assert not hasattr(study.estimator[-1], "coef_")
+    assert not hasattr(fitted.estimator[-1], "coef_")  # a clone was fitted
     twin = pickle.loads(pickle.dumps(fitted))
     assert twin.score([7]) == fitted.score([7])
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from skcurse.cli._experiment import ESTIMATORS, build_experiment
 from skcurse.cli._ledger import add_ledger
@@ -56,17 +57,18 @@ def _compare(args: argparse.Namespace) -> int:
     folder = prepare_folder(args.out)
     for note in experiment.notes:
         print(note)
-    comparison = compare(
-        experiment.estimators,
-        experiment.data_models,
-        diagnostics=experiment.diagnostics,
-        data_grid=experiment.data_grid,
-        cv=experiment.cv,
-        n_samples=args.n_samples,
-        n_jobs=args.n_jobs,
-        random_state=args.seed,
-        error_score=np.nan,
-    )
+    with threadpool_limits(1):  # the tasks are small: more threads would wait for each other
+        comparison = compare(
+            experiment.estimators,
+            experiment.data_models,
+            diagnostics=experiment.diagnostics,
+            data_grid=experiment.data_grid,
+            cv=experiment.cv,
+            n_samples=args.n_samples,
+            n_jobs=args.n_jobs,
+            random_state=args.seed,
+            error_score=np.nan,
+        )
     print(f"\n{comparison}\n")
     for line in verdict(comparison):
         print(line)

@@ -30,9 +30,6 @@ DEFAULT_DIAGNOSTICS = (
 )  # fmt: skip
 
 
-_BUDGET = 5e9  # exponentials that attention may cost on a long series, a minute or so
-
-
 class Experiment(NamedTuple):
     """Arguments of `compare`, and what a reader should know about them."""
 
@@ -45,7 +42,7 @@ class Experiment(NamedTuple):
 
 
 def _attention(horizon: int) -> Any:
-    return AttentionNTKRegressor(256, max_iter=300)
+    return AttentionNTKRegressor()
 
 
 def _residual_linear(horizon: int) -> Any:
@@ -105,15 +102,6 @@ def build_experiment(args: argparse.Namespace) -> Experiment:
     if grid:
         raise ValueError("--set data.* varies a data model; a series has --n-steps and --horizon.")
     name, model, split, notes = _series(args)
-    if "attention" in estimators:
-        network = estimators["attention"]
-        if "max_iter" not in settings.get("attention", {}):
-            cost = split[0].size * model.n_steps * network.n_neurons  # exponentials in a step
-            network.set_params(max_iter=int(np.clip(_BUDGET // cost, 10, network.max_iter)))
-        notes.append(
-            f"attention: {network.n_neurons} neurons, at most {network.max_iter} steps of gradient "
-            "descent (--set attention.max_iter=N for more)"
-        )
     diagnostics |= {"skill": skill, "skill_error": skill_error}
     return Experiment({name: model}, {}, estimators, diagnostics, [split], notes)
 

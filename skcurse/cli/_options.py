@@ -68,8 +68,8 @@ COMPARE: dict[str, dict[str, Any]] = {
     "--n-samples": {
         "metavar": "N",
         "type": int,
-        "default": 400,
-        "help": "training rows drawn from a data model (default: 400)",
+        "default": 1000,
+        "help": "training rows drawn from a data model (default: 1000)",
     },
     "--n-jobs": {"metavar": "N", "type": int, "help": "parallel tasks, -1 for all CPUs"},
     "--seed": {

@@ -72,11 +72,14 @@ def _skills(comparison: Comparison, rows: slice) -> Iterator[str]:
     ):
         if name == "persistence" or np.isnan(value):
             continue
+        change = f"{abs(value):.1%} {'lower' if value > 0 else 'higher'}"
+        if value < -1:
+            change = f"{1 - value:.3g} times as large"
         if np.isnan(error):
-            yield f"{name}: {value:+.1%} skill over persistence, too few rows for its error"
+            yield f"{name}: error {change} than persistence's, too few rows for more"
             continue
         if abs(value) < 2 * error:
             word = "cannot be told from"
         else:
             word = "beats" if value > 0 else "loses to"
-        yield f"{name} {word} persistence: skill {value:+.1%} ± {error:.1%}"
+        yield f"{name} {word} persistence: error {change} (standard error {error:.1%})"

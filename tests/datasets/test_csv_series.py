@@ -32,6 +32,7 @@ PLAIN = "date,load\n2024-01-01,1.5\n2024-01-02,2\n2024-01-03,-2.5e0\n"
         PLAIN.replace("load\n", " load \n\n"),
         PLAIN.replace("2024-01-02", "2024-01-02 12:00:00"),
         "load\n1.5\n2\n-2.5\n",
+        "\ufeffload\n1.5\n2\n-2.5\n",
         "who,load\nann,1.5\nbob,2\neve,-2.5\n",
     ],
 )

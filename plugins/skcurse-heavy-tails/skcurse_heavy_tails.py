@@ -4,7 +4,6 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import lfilter
 
 from skcurse import DataModel, hookimpl
 
@@ -57,16 +56,16 @@ class HeavyTailedAR(DataModel):
             raise ValueError(
                 f"{self!r} needs n_steps >= 1, gamma in (-1, 1) and degrees_of_freedom > 2."
             )
+        nu = self.degrees_of_freedom
+        scale = np.sqrt(1 - self.gamma**2) * (np.sqrt((nu - 2) / nu) if np.isfinite(nu) else 1.0)
         # The start is forgotten to 1e-12, so that the first value in the window is stationary.
         burn_in = int(np.log(1e-12) / np.log(max(abs(self.gamma), 0.1)))
-        shape = (n_samples, burn_in + self.n_steps + 1)
-        if np.isinf(self.degrees_of_freedom):
-            innovations = rng.normal(size=shape)
-        else:
-            nu = self.degrees_of_freedom
-            innovations = rng.standard_t(nu, size=shape) * np.sqrt((nu - 2) / nu)
-        innovations *= np.sqrt(1 - self.gamma**2)
-        series = lfilter([1.0], [1.0, -self.gamma], innovations)[:, burn_in:]
+        u, series = np.zeros(n_samples), np.empty((n_samples, self.n_steps + 1))
+        for k in range(-burn_in, self.n_steps + 1):
+            e = rng.standard_t(nu, n_samples) if np.isfinite(nu) else rng.normal(size=n_samples)
+            u = self.gamma * u + scale * e
+            if k >= 0:
+                series[:, k] = u
         X, y = series[:, :-1].copy(), series[:, -1].copy()
         if shift is not None:
             y -= 2 * self.gamma * X[:, -1]

@@ -19,7 +19,7 @@ def test_installed():
 
 @pytest.mark.parametrize("gamma", [-0.5, 0.0, 0.8, 0.95])
 def test_stationary_with_correlation_gamma(gamma):
-    X, y = HeavyTailedAR(5, gamma, degrees_of_freedom=10.0).sample(100_000, random_state=0)
+    X, y = HeavyTailedAR(5, gamma, degrees_of_freedom=10.0).sample(50_000, random_state=0)
     series = np.column_stack([X, y])
     expected = gamma ** np.abs(np.subtract.outer(range(6), range(6)))
     np.testing.assert_allclose(np.cov(series, rowvar=False), expected, atol=0.03)

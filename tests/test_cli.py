@@ -181,6 +181,16 @@ def test_only_the_past_of_a_series_is_seen(tmp_path):
     np.testing.assert_array_equal(seen[0], seen[1])
 
 
+def test_prompts_have_estimators_and_diagnostics_of_their_own(capsys):
+    argv = ["compare", "--data", "icl_prompts", "--folds", "2", "--n-samples", "100"]
+    argv += ["--set", "softmax_icl.max_iter=5", "--set", "gradient_boosting.max_iter=5"]
+    assert main([*argv, "--set", "data.vocabulary_size=3"]) == 0
+    assert [row["estimator"] for row in table()] == ["softmax_icl", "Ridge", "gradient_boosting"]
+    out = capsys.readouterr().out
+    assert "attention_concentration" in out
+    assert "sign_agreement" not in out
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
@@ -193,7 +203,7 @@ def test_only_the_past_of_a_series_is_seen(tmp_path):
         (["--data", "walk.csv", "--rows", "0"], "--rows must be"),
         (["--data", "walk.csv", "--horizon", "0"], "--horizon must be at least 1"),
         (["--data", "walk.csv", "--n-steps", "0"], "--n-steps and"),
-        (["--data", "walk.csv", "--set", "data.noise=1"], "a series has --n-steps"),
+        (["--data", "walk.csv", "--set", "data.noise=1"], "a series has no parameters"),
         (["--data", "walk.csv", "--test-rows", "1", "--horizon", "3"], "test rows are too few"),
         (["--data", "gaps.csv"], r"line 3 \(2020-01-02\), column 'load'.*--fill linear"),
         (["--data", "flat.csv"], "constant over its 120 training rows"),

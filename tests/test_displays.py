@@ -1,17 +1,36 @@
 """Displays show the numbers they were given, in the way of scikit-learn's."""
 
 import sys
+import warnings
 
 import matplotlib
 import numpy as np
 import pytest
 from matplotlib import pyplot as plt
 from sklearn.dummy import DummyRegressor
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
 
 from skcurse.comparison import compare
-from skcurse.datasets import ResidualSSM, SeriesWindows
-from skcurse.displays import ComparisonDisplay
+from skcurse.datasets import (
+    ResidualSSM,
+    SeriesWindows,
+    load_sunspots,
+    make_residual_ssm,
+    make_windows,
+)
+from skcurse.displays import (
+    AsymmetryDisplay,
+    AttentionDisplay,
+    ComparisonDisplay,
+    ForecastDisplay,
+    LossCurveDisplay,
+    NTKSpectrumDisplay,
+    PhaseDisplay,
+)
+from skcurse.estimators import AttentionNTKRegressor
+from skcurse.theory.icl_phases import training_phases
+from skcurse.theory.icl_population import population_descent
 
 matplotlib.use("Agg")
 SHIFT = "sign-inconsistent"
@@ -118,3 +137,153 @@ def test_without_matplotlib_the_error_names_the_extra(one_point, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"skcurse\[plot\]"):
         one_point.plot()
+
+
+# ---- displays of one fitted network
+@pytest.fixture(scope="module")
+def network():
+    X, y = make_residual_ssm(60, 6, random_state=0)
+    model = AttentionNTKRegressor(32, max_iter=30, tol=0.0, random_state=0)
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
+        return model.fit(X, y), X, y
+
+
+def test_loss_curve_and_its_rate(network):
+    model, X, _ = network
+    display = LossCurveDisplay.from_estimator(model, X[:4])
+    loss, rate = display.ax_.lines
+    np.testing.assert_array_equal(loss.get_ydata(), model.loss_curve_)
+    np.testing.assert_array_equal(loss.get_xdata(), np.arange(len(model.loss_curve_)))
+    smallest = np.nanmin(model.ntk_eigenvalues(X[:4], at="initial"))
+    steps = np.arange(len(model.loss_curve_))
+    expected = model.loss_curve_[0] * (1 - model.learning_rate_ * smallest) ** (2 * steps)
+    np.testing.assert_allclose(rate.get_ydata(), expected)
+    assert inside(display.figure_)
+    assert len(LossCurveDisplay.from_estimator(model).ax_.lines) == 1
+
+
+def test_the_rate_bounds_the_loss_along_one_eigenvector():
+    """One window, one eigenvalue: the linearised loss is the line itself."""
+    X, y = make_residual_ssm(1, 5, random_state=1)
+    model = AttentionNTKRegressor(8, regime="lazy", max_iter=50, learning_rate=0.01, random_state=0)
+    display = LossCurveDisplay.from_estimator(model.fit(X, y), X)
+    loss, rate = display.ax_.lines
+    np.testing.assert_allclose(loss.get_ydata(), rate.get_ydata(), rtol=1e-10)
+
+
+def test_the_loss_after_infinitely_many_steps_is_a_level():
+    X, y = make_residual_ssm(5, 4, random_state=1)
+    model = AttentionNTKRegressor(16, regime="lazy", max_iter=np.inf, random_state=0).fit(X, y)
+    display = LossCurveDisplay.from_estimator(model)
+    curve, level = display.ax_.lines
+    assert np.isfinite(curve.get_xdata()).all()
+    assert set(level.get_ydata()) == {model.loss_curve_[-1]}
+
+
+def test_asymmetry_by_sign(network):
+    model, _, _ = network
+    display = AsymmetryDisplay.from_estimator(model)
+    for line, sign in zip(display.ax_.lines[:2], (1, -1), strict=True):
+        rows = model.signs_ == sign
+        np.testing.assert_array_equal(line.get_xdata(), model.initial_weights_[rows])
+        np.testing.assert_array_equal(line.get_ydata(), model.weights_[rows])
+    assert inside(display.figure_)
+
+
+def test_spectrum_and_its_resolution(network):
+    model, X, _ = network
+    display = NTKSpectrumDisplay.from_estimator(model, X)
+    initial, fitted, resolution = display.ax_.lines
+    for line, at in ((initial, "initial"), (fitted, "fitted")):
+        eigenvalues = model.ntk_eigenvalues(X, at=at)
+        shown = eigenvalues > 0  # neither nan nor zero
+        np.testing.assert_array_equal(line.get_ydata(), eigenvalues[shown])
+        np.testing.assert_array_equal(line.get_xdata(), np.flatnonzero(shown) + 1)
+    level = 1e-30 * max(model.ntk_eigenvalues(X, at=at)[0] for at in ("initial", "fitted"))
+    np.testing.assert_allclose(resolution.get_ydata(), level)
+    assert min(fitted.get_ydata()) >= level
+    assert inside(display.figure_)
+
+
+def test_a_spectrum_that_training_leaves_is_drawn_once():
+    X, y = make_residual_ssm(20, 4, random_state=0)
+    model = AttentionNTKRegressor(16, regime="lazy", random_state=0).fit(X, y)
+    assert len(NTKSpectrumDisplay.from_estimator(model, X).ax_.lines) == 2
+
+
+def test_attention_is_a_distribution_and_agrees_with_the_estimator(network, monkeypatch):
+    model, X, _ = network
+    whole = AttentionDisplay.from_estimator(model, X)
+    monkeypatch.setattr("skcurse.displays._attention._BLOCK", 1)
+    blocks = AttentionDisplay.from_estimator(model, X)
+    for sign in (1, -1):
+        weights = whole.attention[sign]
+        np.testing.assert_allclose(weights.sum(), 1.0)
+        last = model.attention(X)[:, model.signs_ == sign].mean()
+        assert weights[-1] == pytest.approx(last, rel=1e-12)
+        np.testing.assert_allclose(blocks.attention[sign], weights, rtol=1e-13)
+    np.testing.assert_array_equal(whole.ax_.lines[0].get_xdata(), [5, 4, 3, 2, 1, 0])
+    assert inside(whole.figure_)
+
+
+def test_forecasts_with_their_times():
+    bunch = load_sunspots()
+    X, y, index = make_windows(bunch.target, 8, 2, return_index=True)
+    model = Ridge().fit(X[:200], y[:200])
+    times = bunch.index[index.target][200:240]
+    rows = slice(200, 240)
+    display = ForecastDisplay.from_estimator(
+        {"ridge": model}, X[rows], y[rows], index=times, step=1
+    )
+    truth, forecast = display.ax_.lines
+    np.testing.assert_array_equal(truth.get_ydata(), y[rows, 1])
+    np.testing.assert_array_equal(forecast.get_ydata(), model.predict(X[rows])[:, 1])
+    np.testing.assert_array_equal(truth.get_xdata(orig=True), times)
+    assert inside(display.figure_)
+    plain = ForecastDisplay.from_estimator(model, X[rows], y[rows])
+    assert plain.ax_.lines[1].get_label() == "Ridge"
+
+
+def test_phases_and_their_borders():
+    p = np.append(0.5, np.full(19, 0.5 / 19))
+    run = population_descent(p, 1000, learning_rate=4.0, n_iter=400, queries=[3, 0], record=1)
+    display = PhaseDisplay.from_trajectory(run, query=3)
+    weights, rates = display.ax_
+    drawn = [line.get_ydata() for line in weights.lines]
+    np.testing.assert_array_equal(drawn[0], run.logits[:, 0, 3])
+    np.testing.assert_array_equal(drawn[1], run.logits[:, 0, 0])
+    np.testing.assert_array_equal(rates.lines[0].get_ydata(), run.rates[:, 0, 3])
+    np.testing.assert_array_equal(rates.lines[1].get_ydata(), np.abs(run.rates[:, 0, 0]))
+    _, second, third, fourth = training_phases(run, 3).starts
+    shades = [(patch.get_x(), patch.get_x() + patch.get_width()) for patch in weights.patches]
+    assert shades == [(second, third), (fourth, 400)]
+    assert [text.get_text() for text in weights.texts] == ["I", "II", "III", "IV"]
+    assert inside(display.figure_)
+    dominant = PhaseDisplay.from_trajectory(run, query=0)
+    assert len(dominant.ax_[0].lines) == 1
+    with pytest.raises(ValueError, match="does not follow query 7"):
+        PhaseDisplay.from_trajectory(run, query=7)
+
+
+def test_every_display_draws_into_given_axes_and_names_the_extra(network, monkeypatch):
+    model, X, y = network
+    run = population_descent([0.6, 0.2, 0.2], 20, learning_rate=1.0, n_iter=5)
+    makers = [
+        lambda ax: LossCurveDisplay.from_estimator(model, X[:3], ax=ax),
+        lambda ax: AsymmetryDisplay.from_estimator(model, ax=ax),
+        lambda ax: NTKSpectrumDisplay.from_estimator(model, X, ax=ax),
+        lambda ax: AttentionDisplay.from_estimator(model, X, ax=ax),
+        lambda ax: ForecastDisplay.from_estimator(model, X, y, ax=ax),
+        lambda ax: PhaseDisplay.from_trajectory(run, 1, ax=[ax, plt.figure().add_subplot()]),
+    ]
+    for make in makers:
+        _, ax = plt.subplots()
+        before = len(plt.get_fignums())
+        display = make(ax)
+        assert np.ravel(display.ax_)[0] is ax
+        assert display.figure_ is ax.figure
+        assert len(plt.get_fignums()) - before == isinstance(display, PhaseDisplay)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    for make in makers[:5]:
+        with pytest.raises(ImportError, match=r"skcurse\[plot\]"):
+            make(None)

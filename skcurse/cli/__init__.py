@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from skcurse.cli._experiment import ESTIMATORS, build_experiment
+from skcurse.cli._experiment import build_experiment
 from skcurse.cli._ledger import add_ledger
 from skcurse.cli._options import COMPARE
 from skcurse.cli._output import prepare_folder, write_figures, write_table
@@ -20,7 +20,7 @@ from skcurse.cli._verdict import verdict
 from skcurse.comparison import compare
 from skcurse.plugins import get_diagnostics, report
 
-__all__ = ["ESTIMATORS", "build_parser", "main"]
+__all__ = ["build_parser", "main"]
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -9,25 +9,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.dummy import DummyRegressor
-from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
-from sklearn.multioutput import MultiOutputRegressor
-from sklearn.utils.discovery import all_estimators
 
+from skcurse.cli._estimators import FOR_PROMPTS, FOR_SERIES, FOR_WINDOWS, Rows, make_estimator
 from skcurse.cli._scores import n_iter, skill, skill_error
 from skcurse.datasets import SeriesWindows, load_co2, load_sunspots
 from skcurse.datasets._csv import read_csv_series
-from skcurse.estimators.attention_ntk import AttentionNTKRegressor
-from skcurse.estimators.residual_linear import ResidualLinearRegressor
-from skcurse.estimators.residual_target import ResidualTargetRegressor
-from skcurse.plugins import get_data_models, get_diagnostics, get_estimators
+from skcurse.plugins import get_data_models, get_diagnostics
 
 SERIES = {"co2": load_co2, "sunspots": load_sunspots}
-DEFAULT_DIAGNOSTICS = (
+WINDOW_DIAGNOSTICS = (
     "sign_agreement", "update_alignment", "weight_sign_alignment", "last_step_attention",
     "weight_movement", "ntk_effective_rank",
 )  # fmt: skip
+PROMPT_DIAGNOSTICS = ("attention_concentration", "loss_floor_gap")
 
 
 class Experiment(NamedTuple):
@@ -41,41 +35,6 @@ class Experiment(NamedTuple):
     notes: list[str]
 
 
-def _attention(horizon: int) -> Any:
-    return AttentionNTKRegressor()
-
-
-def _residual_linear(horizon: int) -> Any:
-    return ResidualLinearRegressor()
-
-
-def _residual_ridge(horizon: int) -> Any:
-    alphas = [0.0, *np.logspace(-2, 4, 7)]
-    splits = TimeSeriesSplit(5, gap=horizon - 1)  # no target of a split is in its training rows
-    return GridSearchCV(
-        ResidualLinearRegressor(), {"alpha": alphas}, cv=splits, scoring="neg_mean_squared_error"
-    )
-
-
-def _persistence(horizon: int) -> Any:
-    return ResidualTargetRegressor(DummyRegressor(strategy="constant", constant=[0.0] * horizon))
-
-
-def _gradient_boosting(horizon: int) -> Any:
-    # What scikit-learn's guide advises first for a table of this size: it needs no tuning.
-    boosting = HistGradientBoostingRegressor()
-    return boosting if horizon == 1 else MultiOutputRegressor(boosting)
-
-
-ESTIMATORS: dict[str, Callable[[int], Any]] = {
-    "attention": _attention,
-    "residual_linear": _residual_linear,
-    "residual_ridge": _residual_ridge,
-    "persistence": _persistence,
-    "gradient_boosting": _gradient_boosting,
-}
-
-
 def build_experiment(args: argparse.Namespace) -> Experiment:
     """Turn the arguments of the command line into those of `compare`.
 
@@ -85,25 +44,28 @@ def build_experiment(args: argparse.Namespace) -> Experiment:
         If they do not fit together; the message is for the user.
     """
     grid, settings = _parse_settings(args.set)
-    diagnostics: dict[str, Any] = dict(get_diagnostics(args.diagnostic or DEFAULT_DIAGNOSTICS))
-    diagnostics["n_iter"] = n_iter
-    is_series = args.data in SERIES or args.data.endswith(".csv") or os.path.exists(args.data)
-    # With as many rows as a data model can give there is no ridge strength to tune.
-    default = [name for name in ESTIMATORS if is_series or name != "residual_ridge"]
-    estimators = {name: _estimator(name, args.horizon) for name in args.estimator or default}
-    for name, params in settings.items():
-        if name not in estimators:
-            raise ValueError(f"--set {name}.*: compared are {', '.join(estimators)}, or data.*.")
-        estimators[name].set_params(**params)
-    if not is_series:
-        model = _data_model(args)
-        return Experiment({args.data: model}, grid, estimators, diagnostics, args.folds, [])
-
-    if grid:
-        raise ValueError("--set data.* varies a data model; a series has --n-steps and --horizon.")
-    name, model, split, notes = _series(args)
-    diagnostics |= {"skill": skill, "skill_error": skill_error}
-    return Experiment({name: model}, {}, estimators, diagnostics, [split], notes)
+    notes: list[str] = []
+    own_scores: dict[str, Any] = {"n_iter": n_iter}
+    defaults: tuple[str, ...] = FOR_WINDOWS
+    measures: tuple[str, ...] = WINDOW_DIAGNOSTICS
+    if args.data in SERIES or args.data.endswith(".csv") or os.path.exists(args.data):
+        if grid:
+            raise ValueError("--set data.*: a series has no parameters but --n-steps, --horizon.")
+        name, model, split, notes = _series(args)
+        rows, cv, defaults = Rows(horizon=args.horizon), [split], FOR_SERIES
+        own_scores |= {"skill": skill, "skill_error": skill_error}
+    else:
+        name, model, cv = args.data, _data_model(args), args.folds
+        rows = Rows(n_context=getattr(model, "n_context", None))
+        if rows.n_context is not None:
+            defaults, measures = FOR_PROMPTS, PROMPT_DIAGNOSTICS
+    estimators = {name: make_estimator(name, rows) for name in args.estimator or defaults}
+    for owner, params in settings.items():
+        if owner not in estimators:
+            raise ValueError(f"--set {owner}.*: compared are {', '.join(estimators)}, or data.*.")
+        estimators[owner].set_params(**params)
+    diagnostics = {**get_diagnostics(args.diagnostic or measures), **own_scores}
+    return Experiment({name: model}, grid, estimators, diagnostics, cv, notes)
 
 
 def _data_model(args: argparse.Namespace) -> Any:
@@ -173,22 +135,6 @@ def _n_rows(option: str, text: str, n_rows: int) -> int:
     if count < 1 or (value >= 1 and value != count):
         raise ValueError(f"{option} must be a number of rows or a share below 1, got {text}.")
     return count
-
-
-def _estimator(name: str, horizon: int) -> Any:
-    """Return one of ours, a registered estimator or a regressor of scikit-learn."""
-    if name in ESTIMATORS:
-        return ESTIMATORS[name](horizon)
-    registered = get_estimators()
-    if name in registered:
-        return registered[name]()
-    regressors = dict(all_estimators("regressor"))
-    if name in regressors:
-        return regressors[name]()
-    raise ValueError(
-        f"Unknown estimator {name!r}: name one of {', '.join({**ESTIMATORS, **registered})}, "
-        "or a regressor of scikit-learn, such as Ridge."
-    )
 
 
 def _parse_settings(settings: list[str]) -> tuple[dict[str, list[Any]], dict[str, dict[str, Any]]]:

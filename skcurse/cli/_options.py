@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from skcurse.cli._experiment import DEFAULT_DIAGNOSTICS, ESTIMATORS
+from skcurse.cli._estimators import ESTIMATORS
+from skcurse.cli._experiment import WINDOW_DIAGNOSTICS
 from skcurse.datasets._csv import FILLS
 
 COMPARE: dict[str, dict[str, Any]] = {
@@ -51,13 +52,13 @@ COMPARE: dict[str, dict[str, Any]] = {
         "nargs": "+",
         "action": "extend",
         "help": "compare these: registered names, scikit-learn's regressors, or any of "
-        f"{', '.join(ESTIMATORS)} (the default)",
+        f"{', '.join(ESTIMATORS)}",
     },
     "--diagnostic": {
         "metavar": "NAME",
         "nargs": "+",
         "action": "extend",
-        "help": f"evaluate these (default: {', '.join(DEFAULT_DIAGNOSTICS)})",
+        "help": f"evaluate these (default: {', '.join(WINDOW_DIAGNOSTICS)})",
     },
     "--folds": {
         "metavar": "K",

@@ -9,9 +9,9 @@ import warnings
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from skcurse.cli import ESTIMATORS
 from skcurse.comparison import compare
 from skcurse.datasets import ResidualSSM
+from skcurse.estimators import AttentionNTKRegressor, ResidualLinearRegressor
 
 N_SYSTEMS, N_FOLDS = 5, 5
 GAMMAS = [-0.8, -0.5, 0.3, 0.8, 0.95]
@@ -21,14 +21,13 @@ SHIFT = "sign_inconsistent"
 def main() -> None:
     """Print one line for each gamma and system, and the counts."""
     warnings.simplefilter("ignore", ConvergenceWarning)
-    names = ["attention", "residual_linear", "persistence"]
+    models = {"attention": AttentionNTKRegressor(), "residual_linear": ResidualLinearRegressor()}
     comparison = compare(
-        {name: ESTIMATORS[name](1) for name in names},
+        models,
         {"residual_ssm": ResidualSSM()},
         data_grid={"gamma": GAMMAS, "system_state": list(range(N_SYSTEMS))},
         cv=N_FOLDS,
-        n_samples=400,
-        n_jobs=-1,
+        n_samples=1000,
         random_state=0,
     )
     print("mean squared error on the sign-inconsistent task, mean over", N_FOLDS, "samples")
@@ -36,7 +35,7 @@ def main() -> None:
     results = comparison.results_
     errors = comparison.scores("mse", SHIFT)
     counts = {gamma: np.zeros(3, dtype=int) for gamma in GAMMAS}
-    for start in range(0, len(results["estimator"]), len(names)):
+    for start in range(0, len(results["estimator"]), len(models)):
         params = results["params"][start]
         law = ResidualSSM(**params)
         zero, best = law.zero_risk(SHIFT), law.best_residual_risk(SHIFT)

@@ -1,19 +1,14 @@
 """A softmax attention layer that learns in context, as a scikit-learn regressor."""
 
-import warnings
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
-from sklearn.callback import CallbackContext, CallbackSupportMixin, with_callbacks
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils import check_array, check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
-from threadpoolctl import threadpool_info, threadpool_limits  # type: ignore[import-untyped]
 
 from skcurse.estimators._icl_examples import (
     Examples,
@@ -24,9 +19,9 @@ from skcurse.estimators._icl_examples import (
     prompt_examples,
     row_context,
 )
+from skcurse.estimators._icl_training import descend
 from skcurse.estimators._resources import block_bytes, checked_sample_weight
 from skcurse.estimators._step_tasks import learned
-from skcurse.theory.adaptive_descent import gradient_descent
 from skcurse.theory.softmax_icl import attention, predict
 
 Array = NDArray[np.float64]
@@ -114,7 +109,7 @@ class SoftmaxICLRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin
     >>> from skcurse.datasets import make_icl_prompts
     >>> from skcurse.estimators.softmax_icl import SoftmaxICLRegressor
     >>> X, y = make_icl_prompts(500, n_context=20, vocabulary_size=4, random_state=0)
-    >>> model = SoftmaxICLRegressor(n_context=20).fit(X, y)
+    >>> model = SoftmaxICLRegressor(n_context=20, tol=0.05).fit(X, y)
     >>> X_new, y_new = make_icl_prompts(500, n_context=20, vocabulary_size=4, random_state=1)
     >>> model.score(X_new, y_new) > 0.9
     True
@@ -194,7 +189,7 @@ class SoftmaxICLRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin
             rows.astype(np.float64, copy=False), target.astype(np.float64, copy=False), weight
         )
         learner.query_key_ = self._start(training.query.shape[1])
-        _descend(learner, training, held_out, root, task)
+        descend(learner, training, held_out, root, task)
         learner.query_key_ = learner.query_key_.astype(rows.dtype)
         if self.n_context is None:
             learner.loo_prediction_ = learner._predict(rows, leave_one_out=True)
@@ -243,6 +238,14 @@ class SoftmaxICLRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin
         ------
         ValueError
             If attention scores overflow.
+
+        Examples
+        --------
+        >>> from skcurse.estimators.softmax_icl import SoftmaxICLRegressor
+        >>> X, y = [[-1.0], [0.0], [1.0], [2.0]], [-1.0, 0.0, 1.0, 2.0]
+        >>> model = SoftmaxICLRegressor(tol=0.1).fit(X, y)
+        >>> model.attention([[2.0]]).round(2)
+        array([[0.  , 0.  , 0.04, 0.95]])
         """
         check_is_fitted(self)
         rows = validate_data(self, X, reset=False, dtype=_FLOATS, order="C")
@@ -274,6 +277,17 @@ class SoftmaxICLRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin
         ----------
         Huang, Cheng, Liang, *In-Context Convergence of Transformers*, arXiv:2310.05249,
         Definition 4.1.
+
+        Examples
+        --------
+        >>> from skcurse.datasets import ICLPrompts
+        >>> from skcurse.estimators.softmax_icl import SoftmaxICLRegressor
+        >>> model = ICLPrompts(n_context=20, vocabulary_size=3)
+        >>> X, y = model.sample(500, random_state=0)
+        >>> estimator = SoftmaxICLRegressor(20, max_iter=1000, tol=0.05).fit(X, y)
+        >>> A, B = estimator.bilinear_weights(model.features())
+        >>> bool((A > 0).all())
+        True
         """
         check_is_fitted(self)
         V = check_array(features, dtype=np.float64, input_name="features")
@@ -341,7 +355,6 @@ class SoftmaxICLRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin
             if not self.early_stopping:
                 return training, None
             return training, prompt_examples(X[held], y[held], weight[held], n)
-        y = y - np.average(y[train], axis=0, weights=weight[train])
         training = leave_one_out_examples(X[train], y[train], weight[train])
         if not self.early_stopping:
             return training, None
@@ -359,10 +372,6 @@ class SoftmaxICLRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin
     def _predict(self, X: NDArray[Any], leave_one_out: bool) -> NDArray[Any]:
         """Predictions for validated rows, in their precision."""
         context, query = self._context(X)
-        mean: Any = 0.0
-        if self.n_context is None:
-            mean = np.average(context["labels"][0], axis=0, weights=self.sample_weight_fit_)
-            context["labels"] = context["labels"] - mean
         prediction = predict(
             query=query,
             query_key=self.query_key_,
@@ -370,65 +379,4 @@ class SoftmaxICLRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin
             block_bytes=block_bytes(),
             **context,
         )
-        return (prediction + mean).astype(X.dtype)
-
-
-def _descend(
-    learner: SoftmaxICLRegressor,
-    training: Examples,
-    held_out: Examples | None,
-    root: CallbackContext,
-    task: dict[str, Any],
-) -> None:
-    """Run gradient descent from `query_key_` and leave its results on `learner`."""
-    n_threads = _blas_threads()
-    # Blocks are small: a thread for each is much faster than threads within their products.
-    with ThreadPoolExecutor(n_threads) as pool, threadpool_limits(1, user_api="blas"):
-        share = block_bytes() // n_threads
-        run = pool.map if n_threads > 1 else map
-        steps = gradient_descent(
-            partial(training.loss_gradient, alpha=learner.alpha, block_bytes=share, map=run),
-            learner.query_key_,
-            learning_rate=learner.learning_rate,
-        )
-        step = next(steps)
-        watched = learner.loss_curve_ = [step.loss]
-        if held_out is not None:
-            validate = partial(held_out.loss_gradient, alpha=0.0, block_bytes=share, map=run)
-            watched = learner.validation_loss_curve_ = [validate(step.point).loss]
-        for n_iter in range(1, learner.max_iter + 1):
-            subtask = root.subcontext(task_name="step")
-            subtask.call_on_fit_task_begin(**task)
-            step = next(steps)
-            learner.n_iter_, learner.learning_rate_ = n_iter, step.learning_rate
-            learner.loss_curve_.append(step.loss)
-            if held_out is not None:
-                watched.append(validate(step.point).loss)
-            if held_out is None or watched[-1] <= min(watched):
-                learner.query_key_ = step.point
-            if learner.verbose and set(str(n_iter)[1:]) <= {"0"}:
-                print(f"[{type(learner).__name__}] step {n_iter}: loss {step.loss:.6g}")
-            stop = subtask.call_on_fit_task_end(
-                **task, reconstruction_attributes=lambda: learned(learner)
-            )
-            if stop or _stalled(watched, learner.tol, learner.n_iter_no_change):
-                return
-    warnings.warn(
-        f"The loss had not settled to tol={learner.tol:g} when max_iter={learner.max_iter} was "
-        "reached. Raise max_iter or tol, or set early_stopping=True.",
-        ConvergenceWarning,
-        stacklevel=4,
-    )
-
-
-def _stalled(losses: list[float], tol: float, n_iter_no_change: int) -> bool:
-    """Whether the last steps have not lowered the best loss by more than the factor 1 - tol."""
-    if len(losses) <= n_iter_no_change:
-        return False
-    return min(losses[-n_iter_no_change:]) >= (1 - tol) * min(losses[:-n_iter_no_change])
-
-
-def _blas_threads() -> int:
-    """Return the number of threads that linear algebra is allowed here, also within workers."""
-    libraries = [lib for lib in threadpool_info() if lib["user_api"] == "blas"]
-    return min((lib["num_threads"] for lib in libraries), default=1)
+        return prediction.astype(X.dtype)

@@ -168,6 +168,13 @@ def test_units_do_not_matter(which, scale):
     np.testing.assert_allclose(scaled.predict(x_scale * X) / y_scale, model.predict(X), rtol=1e-9)
 
 
+def test_an_offset_of_the_labels_is_an_offset_of_the_predictions():
+    X, y = regression()
+    model = SoftmaxICLRegressor(max_iter=20).fit(X, y)
+    shifted = SoftmaxICLRegressor(max_iter=20).fit(X, y + 1e6)
+    np.testing.assert_allclose(shifted.predict(X) - 1e6, model.predict(X), rtol=0, atol=1e-7)
+
+
 @pytest.mark.parametrize("value", [1e300, 1e-300, 1e100])
 @pytest.mark.parametrize("which", ["X", "y"])
 def test_values_that_cannot_be_computed_with_are_named(which, value):

@@ -112,7 +112,9 @@ def test_counts_are_used_up_to_as_many_distinct_tokens_as_places(n_distinct):
     assert (counted is None) == (n_distinct > 8)
 
 
-def test_distinct_tokens_that_appear_late_are_seen():
-    tokens = np.zeros((50, 4, 2))
-    tokens[40:] = np.random.default_rng(2).normal(size=(10, 4, 2))
-    assert count_tokens(tokens, np.zeros((50, 4))) is None
+@pytest.mark.parametrize("n_distinct", [8, 9, 40])
+def test_distinct_tokens_that_appear_late_are_seen(n_distinct):
+    tokens = np.zeros((50, 8, 1))
+    tokens[45:] = np.arange(40.0).reshape(5, 8, 1) % n_distinct
+    counted = count_tokens(tokens, np.zeros((50, 8)))
+    assert (counted is None) == (n_distinct > 8)

@@ -5,6 +5,7 @@ to descend takes part by its steps, in `network_steps`: stopping rule, divergenc
 `staged_predict` follow whatever steps that function yields.
 """
 
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -37,6 +38,7 @@ from skcurse.theory.infinite_width import (
     gaussian_nodes,
     infinite_width_features,
     infinite_width_forward,
+    nodes_on,
 )
 from skcurse.theory.lazy_descent import (
     LazyModel,
@@ -67,13 +69,13 @@ def initialise(learner: Any, previous: Any) -> None:
     shape = (*learner.y_fit_.shape[1:], previous.n_neurons)
     continues = previous.regime == getattr(previous, "regime_", None) == "finite"
     if previous.warm_start and continues:
-        if previous.weights_.shape != shape:
+        if previous.weights_.size != math.prod(shape):
             raise ValueError(
                 f"warm_start=True continues from weights of shape {previous.weights_.shape}, but y "
                 f"and n_neurons ask for {shape}."
             )
         learner.initial_weights_, learner.signs_ = previous.initial_weights_, previous.signs_
-        learner.start_weights_ = previous.weights_
+        learner.start_weights_ = previous.weights_.reshape(shape)
         return
     learner.initial_weights_, learner.signs_ = initial_network(
         previous.n_neurons,
@@ -192,7 +194,7 @@ def linear_model(learner: Any, blocks: Map) -> LazyModel:
     """Decompose the features of the training windows."""
     residual, resources = learner.y_fit_, options(blocks)
     if learner.regime_ == "infinite":
-        nodes = gaussian_nodes(learner.X_fit_, learner.node_breaks_)
+        nodes = nodes_on(learner.node_breaks_)
         features = partial(infinite_width_features, nodes=nodes, **resources)
     else:
         start = {"weights": learner.initial_weights_, "signs": learner.signs_, **resources}

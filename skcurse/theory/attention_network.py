@@ -273,9 +273,13 @@ def _network(weights: Array, signs: ArrayLike) -> _Network:
 
 
 def _outputs(X: Array, network: _Network) -> Array:
-    """F for a block of rows: the mean is measured from x_d, which the signs then weigh as one."""
-    mean = query_moments(X, network.tilt).mean
-    return mean @ network.output + X[:, -1] * network.output.sum()
+    """F for a block of rows."""
+    return _weigh(query_moments(X, network.tilt).mean, X, network)
+
+
+def _weigh(mean: Array, X: Array, network: _Network) -> Array:
+    """Output for means measured from the queries; einsum, for the same bits on any threads."""
+    return np.einsum("ir,r->i", mean, network.output) + X[:, -1] * network.output.sum()
 
 
 def _block_gradient(X: Array, y: Array, s: Array, network: _Network) -> LossGradient:
@@ -283,7 +287,7 @@ def _block_gradient(X: Array, y: Array, s: Array, network: _Network) -> LossGrad
     # What overflows here shows in the result, where the caller decides.
     with np.errstate(over="ignore", invalid="ignore"):
         mean, var = query_moments(X, network.tilt)
-        residual = mean @ network.output + X[:, -1] * network.output.sum() - y
+        residual = _weigh(mean, X, network) - y
         pull = s * residual
-        gradient = network.output * ((pull * X[:, -1]) @ var)
+        gradient = network.output * np.einsum("i,ir->r", pull * X[:, -1], var)
         return LossGradient(0.5 * float(pull @ residual), gradient)

@@ -272,13 +272,18 @@ def divergence(learning_rate: float, largest_stable_rate: float, evidence: str =
     )
 
 
+def overflow() -> ValueError:
+    """Describe data whose loss cannot be represented."""
+    return ValueError(
+        "The loss or its gradient overflows at the initial weights: X or y holds values too large "
+        "for this model. Rescale them, for example to unit variance."
+    )
+
+
 def _is_lost(step: Step, limit: float) -> bool:
     """Whether the loss or its gradient is not finite, or the loss is above the limit."""
     if not (np.isfinite(step.loss) and np.isfinite(step.gradient).all()):
         if step.n_iter == 0:
-            raise ValueError(
-                "The loss or its gradient overflows at the initial weights: X or y holds values "
-                "too large for this model. Rescale them, for example to unit variance."
-            )
+            raise overflow()
         return True
     return step.loss > limit

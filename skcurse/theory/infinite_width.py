@@ -89,7 +89,14 @@ def gaussian_nodes(X: ArrayLike, breaks: ArrayLike | None = None) -> GaussianNod
             "The windows' values are too large for the infinitely wide network: rescale them, for "
             "example to unit variance."
         ) from error
-    breaks = np.union1d(_halvings(X), needed if breaks is None else np.union1d(breaks, needed))
+    return nodes_on(
+        np.union1d(_halvings(X), needed if breaks is None else np.union1d(breaks, needed))
+    )
+
+
+def nodes_on(breaks: ArrayLike) -> GaussianNodes:
+    """Quadrature on given panels, such as the breaks of another."""
+    breaks = np.asarray(breaks, dtype=np.float64)
     points, lengths = Panels(breaks, _ORDER).quadrature()
     density = np.exp(-0.5 * points**2) / np.sqrt(2.0 * np.pi)
     return GaussianNodes(breaks, points, np.sqrt(lengths * density))

@@ -21,11 +21,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
-from skcurse.theory.descent import divergence
+from skcurse.theory.descent import divergence, overflow
 from skcurse.theory.tilted_moments import BLOCK_BYTES, Array
 
 # The losses of a run are given at no more steps than this.
 _MAX_STEPS = 1000
+_SMALLEST = math.sqrt(np.finfo(float).tiny)
 
 
 class LazyModel(NamedTuple):
@@ -78,6 +79,11 @@ def lazy_model(
     LazyModel
         What `lazy_weights` and `lazy_losses` need.
 
+    Raises
+    ------
+    ValueError
+        If the loss overflows.
+
     Notes
     -----
     Singular values below ``max(n_samples, n_weights) * eps`` times the largest are left out.
@@ -111,10 +117,15 @@ def lazy_model(
         joint = joint[: joint.shape[1]]
     design, target = joint[:, :width], joint[:, width:]
     left, values, right = linalg.svd(design, full_matrices=False)
-    k = int(np.count_nonzero(values > max(n, width) * np.finfo(float).eps * values[:1]))
+    # What rounding errors alone would make, and what underflows when squared, moves nothing.
+    smallest = np.maximum(max(n, width) * np.finfo(float).eps * values[:1], _SMALLEST)
+    k = int(np.count_nonzero(values > smallest))
     left, values, right = left[:, :k], values[:k], right[:k]
-    projected = left.T @ target
-    floor = float(np.sum((target - left @ projected) ** 2))
+    with np.errstate(over="ignore", invalid="ignore"):
+        projected = left.T @ target
+        floor = float(np.sum((target - left @ projected) ** 2))
+        if not (np.isfinite(floor) and np.isfinite(np.sum(projected**2))):
+            raise overflow()
     return LazyModel(values, right, projected, floor)
 
 

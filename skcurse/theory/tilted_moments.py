@@ -26,6 +26,9 @@ Map = Callable[..., Iterable[Any]]
 BLOCK_BYTES = 2**27
 # Exponentials in flight: they fit the second-level cache of one core.
 _CACHE_BYTES = 2**20
+# A product of three rows with more cells than this would start threads of its own in BLAS, which
+# get in the way of a parallel map; so it stays on one.
+_SERIAL_CELLS = 2**16
 # Exponentials in one task of a parallel map: about two milliseconds of work.
 _TASK_CELLS = 2**20
 # A rate beyond this is a one-hot softmax; the cap keeps 0 * inf out of the exponent.
@@ -231,7 +234,7 @@ def _exponentials(side: _Side, cache_bytes: int) -> Iterator[tuple[slice, slice,
     """Yield (rows, columns, exp(-rate * size * distance)), the last of shape (rows, d, columns)."""
     (n, d), m = side.distance.shape, len(side.sizes)
     cells = max(d, cache_bytes // 8)
-    width = math.ceil(m / math.ceil(m * d / cells))
+    width = math.ceil(m / math.ceil(m * d / min(cells, max(d, _SERIAL_CELLS))))
     height = max(1, min(n, cells // (width * d)))
     buffer = np.empty(height * d * width)
     exponent = -side.distance[:, :, None]

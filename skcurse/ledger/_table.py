@@ -98,7 +98,7 @@ def _row(paper: str, entry: dict[str, Any], stored: dict[str, Any]) -> Row:
     """Make a row of its entry, with its stored finding."""
     check, slow = entry.get("check", ""), entry.get("slow", False)
     notes = [f"number {entry['numbering']}"] if "numbering" in entry else []
-    notes += ["orders in K and eps are our reading"] if entry.get("reading") else []
+    notes += ["the formula is our reading"] if entry.get("reading") else []
     finding = Finding(**stored[check]) if check in stored else None
     default = (_RECOMPUTED_SLOW if slow else _RECOMPUTED) if check else ""
     return Row(

@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV, KFold, TimeSeriesSplit
 
 from skcurse.comparison import Comparison, compare
 from skcurse.datasets import DataModel, ResidualSSM, SeriesWindows
-from skcurse.plugins import hookimpl, isolated_plugins
+from skcurse.plugins import get_diagnostics, hookimpl, isolated_plugins
 
 LAW = ResidualSSM(n_steps=5)
 SHIFT = "sign_inconsistent"
@@ -309,6 +309,20 @@ def test_names_are_resolved_plugins_included():
     assert named.results_["estimator"].tolist() == ["x"]
 
 
+def test_a_dict_names_a_registered_diagnostic_anew():
+    renamed = {"agreement": get_diagnostics("sign_agreement")["sign_agreement"]}
+    comparison = compare(Ridge(), LAW, diagnostics=renamed, cv=2, random_state=0)
+    named = compare(Ridge(), LAW, diagnostics="sign_agreement", cv=2, random_state=0)
+    assert comparison.diagnostics_ == ("agreement",)
+    np.testing.assert_array_equal(comparison.scores("agreement"), named.scores("sign_agreement"))
+
+
+def test_a_comparison_can_be_kept(tmp_path):
+    comparison = compare(Ridge(), LAW, diagnostics=["sign_agreement"], cv=2)
+    joblib.dump(comparison, tmp_path / "c")
+    assert str(joblib.load(tmp_path / "c")) == str(comparison)
+
+
 def test_a_grid_varies_what_a_model_has_and_each_point_once():
     models = {"slope": Slope(), "ssm": LAW}
     grid = [{"slope": [1.0, 2.0], "gamma": [0.3]}, {"slope": [2.0], "gamma": [0.8]}]
@@ -330,7 +344,8 @@ def test_a_grid_varies_what_a_model_has_and_each_point_once():
         ({"data_grid": {"gama": [0.1]}}, "No data model has a parameter 'gama'"),
         ({"data_grid": {"gamma": [2.0]}, "data_models": LAW}, "gamma"),
         ({"diagnostics": ["sign_agreemant"]}, "sign_agreement"),
-        ({"diagnostics": {"mse": np.mean}}, "called 'mse'"),
+        ({"diagnostics": {"mse": np.mean}}, "'mse' needs another name"),
+        ({"diagnostics": {"mse_louder": np.mean}}, "'mse_louder' is already a score"),
         ({"diagnostics": {"d": 3}}, "'d' is not callable"),
         ({"cv": 1}, "n_splits"),
         ({"n_test": 0}, "n_samples must be"),

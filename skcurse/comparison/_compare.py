@@ -146,9 +146,12 @@ def compare(
     named_estimators = _named(estimators, get_estimators, "estimator", ("fit", "predict"))
     named_models = _named(data_models, get_data_models, "data model", ("sample", "get_params"))
     scorers = _diagnostic_scorers(diagnostics)
-    if "mse" in (names := [scorer.name for scorer in scorers]):
-        raise ValueError("No diagnostic can be called 'mse': that is the name of the error.")
     points = list(_grid_points(named_models, data_grid))
+    laws = tuple(dict.fromkeys(law for _, model, _ in points for law in _laws(model)))
+    _check_names(["mse", *(scorer.name for scorer in scorers)], laws)
+    references = [
+        risk for name, model, params in points for risk in _references(name, model, params)
+    ]
     n_folds = check_cv(cv).get_n_splits()
     seeds = check_random_state(random_state).randint(np.iinfo(np.int32).max, size=n_folds)
     folds = [_folds(model, cv, n_samples, n_test, seeds) for _, model, _ in points]
@@ -167,15 +170,12 @@ def compare(
         for (model_name, _, params), estimator in product(points, named_estimators)
     ]
     grouped = [cells[i : i + n_folds] for i in range(0, len(cells), n_folds)]
-    references = [
-        risk for name, model, params in points for risk in _references(name, model, params)
-    ]
     return Comparison(
         _results(rows, grouped),
         failures=_failures(rows, grouped),
         references=references,
-        laws=tuple(dict.fromkeys(law for _, model, _ in points for law in _laws(model))),
-        diagnostics=tuple(names),
+        laws=laws,
+        diagnostics=tuple(scorer.name for scorer in scorers),
     )
 
 
@@ -257,10 +257,22 @@ def _diagnostic_scorers(diagnostics: Any) -> list[DiagnosticScorer]:
     for name, function in diagnostics.items():
         if not callable(function):
             raise ValueError(f"The diagnostic {name!r} is not callable: {function!r}.")
-    return [
-        function if isinstance(function, DiagnosticScorer) else DiagnosticScorer(name, function)
-        for name, function in diagnostics.items()
+    return [  # under the name that it has here, whatever it was called before
+        DiagnosticScorer(name, f.function if isinstance(f, DiagnosticScorer) else f)
+        for name, f in diagnostics.items()
     ]
+
+
+def _check_names(scores: list[str], laws: Iterable[str | None]) -> None:
+    """Refuse a diagnostic whose column in the results is that of another score."""
+    owners: dict[str, str] = {}
+    for law, score in product(laws, scores):
+        column = score_name(score, law)
+        if column in owners:
+            raise ValueError(
+                f"The diagnostic {score!r} needs another name: {column!r} is already a score."
+            )
+        owners[column] = score
 
 
 def _grid_points(

@@ -119,11 +119,12 @@ class LossCurveDisplay:
             ax.set_ylim(min(floor, losses[shown].min()), max(top, losses[0] * 1.1))
         ax.set_xscale("symlog", linthresh=1)
         ax.set_xlim(left=0)
+        ax.xaxis.get_major_locator().set_params(numticks=6)  # a closed form spans many decades
         if (losses > 0).all():
             ax.set_yscale("log")
         ax.set_xlabel("step of gradient descent", **LABEL)
         ax.set_ylabel("loss", **LABEL)
-        ax.tick_params(labelsize=8)
+        ax.tick_params(which="both", labelsize=8)
         self.figure_ = ax.figure
         if own_figure:
             self.figure_.legend(loc="outside upper center", ncols=2, **LEGEND)

@@ -46,6 +46,33 @@ def _describe(error: BaseException) -> str:
     return f"raised {summarise(error)}\n{''.join(lines).rstrip()}"
 
 
+def held_out(estimator: Any, X: Any, y: Any = None) -> tuple[Any, Any, Any]:
+    """Replace a `DataModelStudy` by what it fitted, and its seeds by the sample they draw.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+        Any; a study, or a search over one, is recognised by its method ``test_sample``.
+    X, y : array-like
+        Held-out rows and targets; for a study, seeds and None.
+
+    Returns
+    -------
+    estimator, X, y
+        Unchanged, or those of the study.
+
+    Examples
+    --------
+    >>> from skcurse.scorer import held_out
+    >>> held_out("any model", "rows", "targets")
+    ('any model', 'rows', 'targets')
+    """
+    study = getattr(estimator, "best_estimator_", estimator)
+    if hasattr(study, "test_sample"):
+        return study.estimator_, *study.test_sample(X)
+    return estimator, X, y
+
+
 @dataclass(frozen=True)
 class DiagnosticScorer:
     """A diagnostic as a scorer that can cost no more than its own cell.
@@ -98,10 +125,7 @@ class DiagnosticScorer:
             Why it gave none; for an exception, with its traceback.
         """
         try:
-            study = getattr(estimator, "best_estimator_", estimator)
-            if hasattr(study, "test_sample"):
-                X, y = study.test_sample(X)
-                estimator = study.estimator_
+            estimator, X, y = held_out(estimator, X, y)
             value = self.function(estimator, _read_only(X), _read_only(y))
         except (Exception, SystemExit) as error:  # exit() in a worker would end the parent
             return np.nan, _describe(error)

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from skcurse.comparison import DataModelStudy, study_scorer
-from skcurse.datasets import ResidualSSM
+from skcurse.datasets import ResidualSSM, SeriesWindows
 from skcurse.diagnostics import ood_scorer, sign_agreement
 from skcurse.plugins import get_diagnostics
 
@@ -135,3 +135,9 @@ def test_scikit_learn_is_told_that_rows_are_no_table():
     with pytest.warns(SkipTestWarning, match="requires input"):
         logs = check_estimator(DataModelStudy(Ridge(), LAW))
     assert {log["status"] for log in logs} == {"passed"}
+
+
+def test_a_series_has_no_replicates():
+    study = DataModelStudy(Ridge(), SeriesWindows(np.arange(50.0) ** 2, 4))
+    with pytest.raises(ValueError, match="is one series"):
+        study.fit(np.arange(3))

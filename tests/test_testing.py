@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.linear_model import LinearRegression, Ridge
 
 from skcurse import builtin
-from skcurse.datasets import DataModel, ResidualSSM
+from skcurse.datasets import DataModel, ResidualSSM, SeriesWindows
 from skcurse.plugins import hookimpl, isolated_plugins, register
 from skcurse.testing import check_data_model, check_diagnostic, check_plugin
 
@@ -123,7 +123,14 @@ FAULTY = {
 
 
 @pytest.mark.parametrize(
-    "model", [Sound, Sound(2.0), ResidualSSM(4), *builtin.skcurse_data_models().values()]
+    "model",
+    [
+        Sound,
+        Sound(2.0),
+        ResidualSSM(4),
+        SeriesWindows(np.arange(60.0) ** 2, 4),
+        *builtin.skcurse_data_models().values(),
+    ],
 )
 def test_sound_data_models_pass(model):
     check_data_model(model)

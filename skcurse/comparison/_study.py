@@ -94,7 +94,7 @@ class DataModelStudy(MetaEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If `X` does not hold seeds.
+            If `X` does not hold seeds, or the data model is a series.
         """
         sample = self._draw(X, None)
         self.estimator_ = clone(self.estimator).fit(*sample)
@@ -166,6 +166,12 @@ class DataModelStudy(MetaEstimatorMixin, BaseEstimator):
         """Sample the data model with a stream that is seeded by all of `X`."""
         stream = np.random.RandomState(_check_seeds(X))
         model: DataModel = self.data_model
+        if hasattr(model, "windows"):
+            raise ValueError(
+                f"{type(model).__name__} is one series: no seed draws a sample that the training "
+                "has not seen. Compare forecasters on it with compare(), or cross-validate with "
+                "TimeSeriesSplit."
+            )
         return model.sample(self.n_samples, shift=shift, random_state=stream)
 
     def __sklearn_tags__(self) -> Any:

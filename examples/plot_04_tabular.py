@@ -1,7 +1,7 @@
 """
-========================================
+=======================================
 The in-context learner on a plain table
-========================================
+=======================================
 
 Take the training set as the context and a row as the query, and the layer of the in-context theory
 is a smoother that learns by itself which rows are alike. It drops into a scikit-learn pipeline, and

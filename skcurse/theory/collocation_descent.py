@@ -226,7 +226,7 @@ class TableDescent:
                     self._rates.append(rate)
                     if self._refined(n_iter):
                         break
-                limit = max(limit, step.loss) if n_iter == 0 else limit
+                limit = max(limit, step.loss)
                 yield Step(n_iter, step.loss, step.gradient, self.weights, rate)
                 n_iter += 1
 

@@ -116,6 +116,11 @@ def test_a_row_twice_sees_its_twin():
     assert model.loo_prediction_[1] == pytest.approx((y[0] + y.sum() - y[1]) / 12, rel=1e-6)
 
 
+def test_one_row_of_weight_two_is_two_rows():
+    model = SoftmaxICLRegressor(max_iter=1).fit([[1.0]], [3.0], sample_weight=[2.0])
+    assert model.loo_prediction_ == pytest.approx([3.0])
+
+
 def test_rows_generalise():
     X, y = make_regression(200, 10, n_informative=2, noise=5.0, random_state=0)
     train_X, test_X, train_y, test_y = train_test_split(X, y, random_state=0)
@@ -394,6 +399,15 @@ def test_copies_of_a_row_are_held_out_together():
     assert (other != held).any()
 
 
+def test_absent_rows_have_no_part_in_the_choice_of_held_out_rows():
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    weight = np.repeat([0.0, 1.0], 25)
+    held = _icl_examples.held_out_rows(X, weight, 0.4, seed=3)
+    expected = _icl_examples.held_out_rows(X[25:], weight[25:], 0.4, seed=3)
+    np.testing.assert_array_equal(held[25:], expected)
+    assert expected.sum() == 10
+
+
 def test_nothing_left_to_train_on_is_an_error():
     with pytest.raises(ValueError, match=r"n_samples=3 with 3 distinct rows"):
         SoftmaxICLRegressor(early_stopping=True, validation_fraction=0.9).fit(np.eye(3), range(3))
@@ -526,7 +540,7 @@ def test_an_interrupted_fit_leaves_the_estimator_as_it_was(fitted_before, early_
             model.predict(X)
 
 
-def test_scoring_monitor_and_progress_bar(capsys):
+def test_scoring_monitor_and_progress_bar(capsys, recwarn):
     pytest.importorskip("rich")
     pd = pytest.importorskip("pandas")
     X, y = make_icl_prompts(40, 10, 3, random_state=0)
@@ -534,6 +548,7 @@ def test_scoring_monitor_and_progress_bar(capsys):
     monitor = ScoringMonitor(scoring="neg_mean_squared_error")
     model = SoftmaxICLRegressor(10, max_iter=5).set_callbacks(monitor, ProgressBar()).fit(X, y)
     assert "SoftmaxICLRegressor - fit" in capsys.readouterr().out
+    assert not [w for w in recwarn if "feature names" in str(w.message)]  # X comes as it was given
     log = monitor.get_logs().data
     scores = [row["neg_mean_squared_error"] for row in log if row["task_name"] == "step"]
     np.testing.assert_allclose(-0.5 * np.array(scores), model.loss_curve_[1:], rtol=1e-12)

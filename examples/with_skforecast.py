@@ -26,8 +26,10 @@ models = {
 }
 for name, model in models.items():
     forecasters = {
-        "recursive": ForecasterRecursive(model, lags=24, transformer_y=StandardScaler()),
-        "direct": ForecasterDirect(model, steps=len(test), lags=24, transformer_y=StandardScaler()),
+        "recursive": ForecasterRecursive(estimator=model, lags=24, transformer_y=StandardScaler()),
+        "direct": ForecasterDirect(
+            estimator=model, steps=len(test), lags=24, transformer_y=StandardScaler()
+        ),
     }
     for strategy, forecaster in forecasters.items():
         forecaster.fit(train)

@@ -74,7 +74,7 @@ def direct_forecasts(model, values):
 
 
 def test_lags_are_windows_turned_round(series):
-    table, target = ForecasterRecursive(Ridge(), lags=N_LAGS).create_train_X_y(series)
+    table, target = ForecasterRecursive(estimator=Ridge(), lags=N_LAGS).create_train_X_y(series)
     X, y, index = make_windows(series, N_LAGS, return_index=True)
     np.testing.assert_array_equal(table, X[:, ::-1])
     np.testing.assert_array_equal(target, y)
@@ -84,7 +84,7 @@ def test_lags_are_windows_turned_round(series):
 @pytest.mark.parametrize("name", PAIRS)
 def test_recursive_forecaster(series, name):
     inside, ours = PAIRS[name]
-    forecaster = ForecasterRecursive(inside, lags=N_LAGS)
+    forecaster = ForecasterRecursive(estimator=inside, lags=N_LAGS)
     forecaster.fit(series)
     expected = recursive_forecasts(ours, series.to_numpy())
     forecast = forecaster.predict(steps=N_AHEAD)
@@ -95,7 +95,7 @@ def test_recursive_forecaster(series, name):
 @pytest.mark.parametrize("name", PAIRS)
 def test_direct_forecaster(series, name):
     inside, ours = PAIRS[name]
-    forecaster = ForecasterDirect(inside, steps=N_AHEAD, lags=N_LAGS)
+    forecaster = ForecasterDirect(estimator=inside, steps=N_AHEAD, lags=N_LAGS)
     forecaster.fit(series)
     expected = direct_forecasts(ours, series.to_numpy())
     np.testing.assert_allclose(forecaster.predict(), expected, rtol=0, atol=1e-8)
@@ -105,7 +105,9 @@ def test_scaling_the_series_is_the_right_way_round(series):
     """``transformer_y`` scales before the lags are cut, so nothing of the residual is lost."""
     raw = 40.0 * series + 50.0
     scaled = ForecasterRecursive(
-        ResidualLinearRegressor(last_step=0), lags=N_LAGS, transformer_y=StandardScaler()
+        estimator=ResidualLinearRegressor(last_step=0),
+        lags=N_LAGS,
+        transformer_y=StandardScaler(),
     )
     scaled.fit(raw)
     expected = 40.0 * np.array(recursive_forecasts(ResidualLinearRegressor(), series)) + 50.0

@@ -27,6 +27,7 @@ from skcurse.theory.attention_ntk import (
     loss_gradient,
     rounding_loss,
 )
+from skcurse.theory.collocation import GAUSSIAN_INTERVAL, CollocationTable
 from skcurse.theory.collocation_descent import (
     TableDescent,
     accurate_table,
@@ -48,8 +49,12 @@ from skcurse.theory.lazy_descent import (
     lazy_steps,
     lazy_weights,
 )
+from skcurse.theory.tabulated_lazy import tabulated_lazy_model
 
 Array = NDArray[np.float64]
+
+# About as many nodes stand for the weights of the infinitely wide network.
+_N_NODES = 1000
 
 
 def options(blocks: Map) -> dict[str, Any]:
@@ -121,9 +126,12 @@ def descend_network(learner: Any, tasks: StepTasks, blocks: Map) -> None:
 
 def solve_linear(learner: Any, blocks: Map) -> None:
     """Train a linear model: the linearised network, or the one of infinite width."""
+    table = _chosen_table(learner, blocks)
+    learner.solver_ = "direct" if table is None else "collocation"
     if learner.regime_ == "infinite":
-        learner.node_breaks_ = gaussian_nodes(learner.X_fit_).breaks
-    model = linear_model(learner, blocks)
+        nodes = gaussian_nodes(learner.X_fit_) if table is None else table.gaussian_nodes()
+        learner.node_breaks_ = nodes.breaks
+    model = linear_model(learner, blocks, table)
     learner.learning_rate_ = _rate(learner, partial(lazy_stable_rate, model, learner.alpha))
     descent = {"learning_rate": learner.learning_rate_, "alpha": learner.alpha}
     learner.loss_steps_ = lazy_steps(model, learner.max_iter, **descent)
@@ -190,13 +198,46 @@ def network_steps(learner: Any, blocks: Map, descent: TableDescent | None) -> It
     return descent_steps(objective, learner.start_weights_, learner.start_rate_, **rule)
 
 
-def linear_model(learner: Any, blocks: Map) -> LazyModel:
+def _chosen_table(learner: Any, blocks: Map) -> CollocationTable | None:
+    """Tabulate the data of a closed form; None where the direct formula is cheaper or asked for."""
+    if learner.solver == "collocation":
+        return linear_table(learner, blocks)
+    n_samples, n_features = learner.X_fit_.shape
+    width = _N_NODES if learner.regime_ == "infinite" else learner.n_neurons
+    # Without ridge, in the limit, even the smallest singular values count, which tables blur.
+    limit = not np.isfinite(learner.max_iter) and learner.alpha == 0
+    if learner.solver == "direct" or limit or not collocation_pays(n_samples, width, n_features, 1):
+        return None
+    try:
+        return linear_table(learner, blocks)
+    except ValueError:
+        return None
+
+
+def linear_table(learner: Any, blocks: Map) -> CollocationTable:
+    """Tabulate the data of a closed form."""
+    data = {"sample_weight": learner.sample_weight_fit_, "map": blocks}
+    X, y = learner.X_fit_, learner.y_fit_
+    if learner.regime_ == "infinite":
+        return CollocationTable(X, y, interval=GAUSSIAN_INTERVAL, **data)
+    n_outputs = 1 if y.ndim == 1 else y.shape[1]
+    starts = np.tile(learner.initial_weights_, (n_outputs, 1))
+    return accurate_table(X, y, starts, learner.signs_, **data)
+
+
+def linear_model(learner: Any, blocks: Map, table: CollocationTable | None) -> LazyModel:
     """Decompose the features of the training windows."""
     residual, resources = learner.y_fit_, options(blocks)
     if learner.regime_ == "infinite":
         nodes = nodes_on(learner.node_breaks_)
+        if table is not None:
+            none = np.zeros_like(nodes.roots)
+            return tabulated_lazy_model(table, nodes.points, nodes.roots, none)
         features = partial(infinite_width_features, nodes=nodes, **resources)
     else:
+        if table is not None:
+            masses = learner.signs_ / math.sqrt(learner.n_neurons)
+            return tabulated_lazy_model(table, learner.initial_weights_, masses, masses)
         start = {"weights": learner.initial_weights_, "signs": learner.signs_, **resources}
         features = partial(linearised_features, **start)
         residual = (residual.T - forward(learner.X_fit_, **start)).T

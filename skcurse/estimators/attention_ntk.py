@@ -18,6 +18,7 @@ from skcurse.estimators._attention_training import (
     hold_data,
     initialise,
     linear_model,
+    linear_table,
     linear_weights,
     network_steps,
     options,
@@ -60,9 +61,9 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
         "finite": gradient descent on the network. "lazy": on its linearisation at initialisation,
         in closed form at step `max_iter`. "infinite": the same with the kernel of infinite width.
     solver : {"auto", "direct", "collocation"}, default="auto"
-        How the finite regime evaluates the gradient. "direct": the formula, in blocks.
-        "collocation": a table whose cost does not grow with the rows or their length. "auto": the
-        cheaper one.
+        "direct": the formula, in blocks. "collocation": a table, from which a step's cost grows
+        neither with rows nor with their length nor, beyond about a thousand, with neurons; singular
+        values below 1e-11 of the largest are cut. "auto": the cheaper one.
     learning_rate : "auto" or float, default="auto"
         Step size. "auto": one over the largest eigenvalue of the neural tangent kernel at
         initialisation plus `alpha`; 1 where the kernel is zero and nothing can move. Should a step
@@ -111,7 +112,7 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
     solver_ : {"direct", "collocation"}
         How the gradient, or the features of the closed form, were evaluated.
     compressed_ : CompressedNetwork
-        The few nodes that stand for the neurons when predicting. Only with the collocation solver.
+        The nodes that stand for the neurons in `predict`: collocation in the finite regime.
     regime_ : str
         The regime of the fit.
     node_breaks_, node_weights_ : ndarray
@@ -277,14 +278,14 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
         X = self._windows(X)
         with parallel_map(self.n_jobs) as blocks:
             if self.regime_ == "finite":
-                tabulated = self.solver_ == "collocation"
-                descent = table_descent(self, blocks) if tabulated else None
+                descent = table_descent(self, blocks) if self.solver_ == "collocation" else None
                 steps = network_steps(self, blocks, descent)
                 for step in islice(steps, 1, self.n_iter_ + 1):
                     network = descent.network() if descent else None
                     yield outputs(self, X, step.weights, blocks, network)
             else:
-                model = linear_model(self, blocks)
+                table = linear_table(self, blocks) if self.solver_ == "collocation" else None
+                model = linear_model(self, blocks, table)
                 for n_steps in self.loss_steps_[1:]:
                     yield outputs(self, X, linear_weights(self, model, n_steps), blocks)
 

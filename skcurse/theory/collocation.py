@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from skcurse.theory.attention_network import forward
 from skcurse.theory.compression import compress, compressed_forward
-from skcurse.theory.infinite_width import GaussianNodes, gaussian_nodes
+from skcurse.theory.descent import overflow
+from skcurse.theory.infinite_width import GaussianNodes, nodes_on
 from skcurse.theory.ntk import kernel_features
 from skcurse.theory.panels import PointsOnPanels
 from skcurse.theory.skeleton import Skeleton, curve_values, find_skeleton
@@ -70,11 +71,13 @@ class CollocationTable:
         How every row's curve is rebuilt from its values at a few weights.
     rank : int
         Rows of the table, that is, dimension of the reduced residual.
+    floors : ndarray of shape (n_outputs,)
+        Squared norms of what no network can fit, a column of y each.
 
     Raises
     ------
     ValueError
-        If X has scores that overflow, or curves too steep to tabulate.
+        If X has scores that overflow, or curves too steep to tabulate, or the loss overflows.
 
     Notes
     -----
@@ -127,14 +130,19 @@ class CollocationTable:
         blocks = [(self._X[rows], self._y[rows], root[rows]) for rows in tasks]
         factor = partial(_triangular_factor, weights=self.skeleton.weights)
         R = _triangle(np.concatenate(list(self._map(factor, *zip(*blocks, strict=True)))))
+        if not np.isfinite(np.vdot(R, R)):
+            raise overflow()
         panels = self.skeleton.panels
         one = np.zeros((1, panels.nodes.size))
         one[0, :: panels.order] = 1.0
         curves = self.skeleton.weights.size + 1
         self._table = R[:curves, :curves] @ np.concatenate([self.skeleton.coefficients, one])
-        self._slope_table = panels.derivative(self._table)
+        with np.errstate(over="ignore"):
+            self._slope_table = panels.derivative(self._table)
+        if not np.isfinite(self._slope_table).all():
+            raise overflow()
         self._target = R[:curves, curves:].T.copy()
-        self._floor = np.sum(R[curves:, curves:] ** 2, axis=0)
+        self.floors = np.sum(R[curves:, curves:] ** 2, axis=0)
         self.rank = len(self._table)
 
     @property
@@ -202,7 +210,9 @@ class CollocationTable:
         """
         points = self.skeleton.panels.at(weights)
         residual = self._residual(points, masses, output)
-        return self._loss(residual, output), points.evaluate(residual @ self._slope_table)
+        # What overflows here shows in the result, where the caller decides.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._loss(residual, output), points.evaluate(residual @ self._slope_table)
 
     def features(self, weights: ArrayLike) -> Array:
         """Tangent features, shape (rank, n_neurons): Φ = Q features with QᵀQ = I.
@@ -281,16 +291,20 @@ class CollocationTable:
 
         The table's interval must contain `GAUSSIAN_INTERVAL`.
         """
-        nodes = _gaussian_nodes(self.skeleton)
+        nodes = self.gaussian_nodes()
         values: Array = scipy.linalg.svdvals(self.features(nodes.points) * nodes.roots)
         return values**2
+
+    def gaussian_nodes(self) -> GaussianNodes:
+        """Quadrature for w ~ N(0, 1); the interval must contain `GAUSSIAN_INTERVAL`."""
+        return _gaussian_nodes(self.skeleton)
 
     def _residual(self, points: PointsOnPanels, masses: ArrayLike, output: int) -> Array:
         residual: Array = self._table @ points.moments(masses) - self._target[output]
         return residual
 
     def _loss(self, residual: Array, output: int) -> float:
-        return 0.5 * float(residual @ residual + self._floor[output])
+        return 0.5 * float(residual @ residual + self.floors[output])
 
 
 def infinite_width_kernel(X: ArrayLike, Y: ArrayLike | None = None, *, map: Map = map) -> Array:
@@ -348,8 +362,8 @@ def infinite_width_kernel(X: ArrayLike, Y: ArrayLike | None = None, *, map: Map 
 
 def _gaussian_nodes(skeleton: Skeleton) -> GaussianNodes:
     """Quadrature for w ~ N(0, 1) of products of the skeleton's functions."""
-    breaks = np.union1d(skeleton.panels.breaks, np.linspace(*GAUSSIAN_INTERVAL, 17))
-    return gaussian_nodes(np.empty((0, 1)), breaks)
+    # Panels of width 1.5 at most resolve the density as well.
+    return nodes_on(np.union1d(skeleton.panels.breaks, np.linspace(*GAUSSIAN_INTERVAL, 17)))
 
 
 def _spread(size: int, n_chosen: int = 16) -> NDArray[np.intp]:
@@ -358,13 +372,15 @@ def _spread(size: int, n_chosen: int = 16) -> NDArray[np.intp]:
 
 
 def _root_mean_square(values: Array) -> float:
-    return float(np.sqrt(np.mean(values**2)))
+    # The norm of linear algebra does not overflow where squares do.
+    return float(scipy.linalg.norm(values, check_finite=False) / np.sqrt(values.size))
 
 
 def _triangular_factor(X: Array, y: Array, root_weight: Array, weights: Array) -> Array:
     """R factor of √weight [G(u), x_d, y] for a block of rows."""
     columns = [curve_values(X, weights), X[:, -1:], y]
-    return _triangle(np.concatenate(columns, axis=1) * root_weight[:, None])
+    with np.errstate(over="ignore"):
+        return _triangle(np.concatenate(columns, axis=1) * root_weight[:, None])
 
 
 def _triangle(matrix: Array) -> Array:

@@ -123,8 +123,8 @@ def _is_accurate(table: CollocationTable, weights: Array, signs: ArrayLike, outp
         table.errors(weights[part], probe, output),
     )
     return all(
-        error.slope <= _ACCURACY * error.slope_size
-        and error.output <= _ACCURACY * error.residual_size
+        error.slope <= _ACCURACY * error.slope_size < np.inf
+        and error.output <= _ACCURACY * error.residual_size < np.inf
         for error in errors
     )
 

@@ -62,6 +62,36 @@ def test_solvers_agree(variant, n_outputs, weighted):
     np.testing.assert_allclose(table.weights_, direct.weights_, atol=1e-8)
 
 
+@pytest.mark.parametrize("regime", ["lazy", "infinite"])
+@pytest.mark.parametrize("n_outputs", [1, 2])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("limit", [{"max_iter": 1000}, {"max_iter": np.inf, "alpha": 1e-2}])
+def test_closed_forms_agree(regime, n_outputs, weighted, limit):
+    X, y = problem(n_outputs)
+    weight = np.random.default_rng(2).integers(0, 3, len(X)).astype(float) if weighted else None
+    direct, table = (
+        fitted(solver, X, y, weight, regime=regime, init="iid", **limit)
+        for solver in ("direct", "collocation")
+    )
+    assert (direct.solver_, table.solver_) == ("direct", "collocation")
+    assert table.learning_rate_ == pytest.approx(direct.learning_rate_, rel=1e-9)
+    for X_new in (X, make_residual_ssm(50, 12, random_state=1)[0]):
+        np.testing.assert_allclose(table.predict(X_new), direct.predict(X_new), atol=1e-7)
+    assert table.loss_curve_[0] == pytest.approx(direct.loss_curve_[0], rel=1e-9)
+    assert table.loss_curve_[-1] == pytest.approx(direct.loss_curve_[-1], rel=1e-8)
+    *_, last = table.staged_predict(X)
+    np.testing.assert_array_equal(last, table.predict(X))
+
+
+@pytest.mark.parametrize("regime", ["lazy", "infinite"])
+def test_auto_tabulates_closed_forms_of_many_rows_but_not_without_ridge_in_the_limit(regime):
+    X, y = make_residual_ssm(3000, 6, random_state=0)
+    auto = {"regime": regime, "n_neurons": 1024}
+    assert fitted("auto", X, y, max_iter=10, **auto).solver_ == "collocation"
+    assert fitted("auto", X[:20], y[:20], max_iter=10, **auto).solver_ == "direct"
+    assert fitted("auto", X[:900], y[:900], max_iter=np.inf, **auto).solver_ == "direct"
+
+
 def test_staged_predictions_agree():
     X, y = problem(2)
     models = [fitted(solver, X, y, max_iter=20) for solver in ("direct", "collocation")]

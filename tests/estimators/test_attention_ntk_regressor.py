@@ -158,6 +158,10 @@ def test_weight_two_is_a_row_twice_and_weight_zero_none(regime, alpha):
     repeated = model(regime, alpha=alpha).fit(np.repeat(X, s, axis=0), np.repeat(y, s))
     np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), rtol=1e-9, atol=1e-11)
     np.testing.assert_allclose(weighted.loss_curve_, repeated.loss_curve_, rtol=1e-10)
+    # Whatever the row holds: this one alone would overflow the loss.
+    X[0], y[0] = 1e200, -1e200
+    absent = model(regime, alpha=alpha).fit(X, y, sample_weight=s)
+    np.testing.assert_array_equal(absent.loss_curve_, weighted.loss_curve_)
 
 
 @pytest.mark.parametrize("regime", REGIMES)
@@ -244,7 +248,8 @@ class Recorder:
 def test_callbacks_see_every_step_and_may_stop(solver, capsys):
     X, y = series()
     monitor = ScoringMonitor(scoring="r2")
-    fitted = model(solver=solver).set_callbacks(monitor, ProgressBar()).fit(X, y)
+    # Enough neurons that the table answers for them with fewer nodes.
+    fitted = model(solver=solver, n_neurons=500).set_callbacks(monitor, ProgressBar()).fit(X, y)
     scores = [row["r2"] for row in monitor.get_logs().data if row["task_name"] == "step"]
     expected = [r2_score(y, stage) for stage in fitted.staged_predict(X)]
     np.testing.assert_allclose(scores, expected, rtol=1e-8)

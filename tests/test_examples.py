@@ -54,7 +54,9 @@ def test_uses_public_names_only(path):
 
 @pytest.mark.extra
 @each_example
-def test_runs(path, tmp_path):
+def test_runs(path, tmp_path, request):
+    if "extra" not in request.config.getoption("markexpr"):
+        pytest.skip("takes a minute: run with -m extra")
     if path.stem in NEEDS:
         pytest.importorskip(NEEDS[path.stem])
     figure = [str(tmp_path / "figure.png")] if path in PLOTS else []

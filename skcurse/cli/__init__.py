@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from skcurse.cli._experiment import build_experiment
 from skcurse.cli._ledger import add_ledger

@@ -106,7 +106,11 @@ def lazy_model(
 
     def panel(start: int, stop: int) -> Array:
         rows = slice(start, stop)
-        return root[rows] * np.hstack([features(X[rows]), residual[rows]])
+        with np.errstate(over="ignore"):
+            part = root[rows] * np.hstack([features(X[rows]), residual[rows]])
+        if not np.isfinite(part).all():
+            raise overflow()
+        return part
 
     width = features(X[:1]).shape[1]
     step = max(width, block_bytes // (32 * (width + residual.shape[1])), 1)
@@ -224,7 +228,7 @@ def lazy_losses(
     Raises
     ------
     ValueError
-        If the step size is too large for the descent to be stable.
+        If the step size is too large for the descent to be stable, or the loss overflows.
 
     Examples
     --------
@@ -236,6 +240,8 @@ def lazy_losses(
     """
     _check_rate(model, learning_rate, alpha)
     energy = np.sum(model.target**2, axis=1)
+    if not math.isfinite(float(energy.sum()) + model.floor):
+        raise overflow()
     square = model.values**2
     lam = square + alpha
     losses = []
@@ -286,7 +292,10 @@ def lazy_steps(
 
 def lazy_stable_rate(model: LazyModel, alpha: float = 0.0) -> float:
     """Step size beyond which the descent diverges; infinite if no weight can move."""
-    top = float(np.max(model.values, initial=0.0)) ** 2 + alpha
+    with np.errstate(over="ignore"):
+        top = float(np.square(model.values).max(initial=0.0)) + alpha
+    if not math.isfinite(top):
+        raise overflow()
     return 2.0 / top if top > np.finfo(float).tiny else math.inf
 
 

@@ -351,7 +351,7 @@ def _feature_blocks(
 
 def _block_features(X: Array, tilt: Tilts) -> Array:
     """Features of a block of rows, neurons in the order of `tilt`."""
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         return X[:, -1:] * query_moments(X, tilt).var
 
 

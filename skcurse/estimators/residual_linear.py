@@ -12,6 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import Tags, check_array, check_consistent_length, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skcurse.estimators._all_or_nothing import all_or_nothing
 from skcurse.theory.residual_regression import (
     ResidualFactor,
     add_rows,
@@ -139,7 +140,8 @@ class ResidualLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         ValueError
             If a parameter or an input is not valid, or values are so large that they overflow.
         """
-        return self._add(X, y, sample_weight, reset=True)
+        with all_or_nothing(self):
+            return self._add(X, y, sample_weight, reset=True)
 
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
@@ -166,7 +168,8 @@ class ResidualLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             As `fit`, and if the number of columns of X or y, `centered` or `last_step` is not what
             it was in earlier calls; `alpha` and `fit_intercept` may change.
         """
-        return self._add(X, y, sample_weight, reset=not hasattr(self, "_factor"))
+        with all_or_nothing(self):
+            return self._add(X, y, sample_weight, reset=not hasattr(self, "_factor"))
 
     def predict(self, X: ArrayLike) -> Floats:
         """Predict the values that follow windows.
@@ -226,8 +229,8 @@ class ResidualLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             block_bytes=_block_bytes(),
         )
         w, b = solve_factor(factor, float(self.alpha), self.fit_intercept)
-        coef = np.column_stack([column_weights(w, last_step, self.centered), b])
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
+            coef = np.column_stack([column_weights(w, last_step, self.centered), b])
             coef = _finite(coef.astype(windows.dtype), "The coefficients")
         self._factor, self._reading = factor, reading
         self.n_samples_seen_ = factor.n_rows

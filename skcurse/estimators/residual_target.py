@@ -13,6 +13,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
+from skcurse.estimators._all_or_nothing import all_or_nothing
 from skcurse.theory.residual_regression import newest_column
 
 __all__ = ["ResidualTargetRegressor"]
@@ -102,9 +103,10 @@ class ResidualTargetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
         Raises
         ------
         ValueError
-            If there is no column `last_step`, or an input is not valid.
+            If there is no column `last_step`, an input is not valid, or values overflow.
         """
-        return self._fit(clone(self._inner()), "fit", X, y, fit_params)
+        with all_or_nothing(self):
+            return self._fit(clone(self._inner()), "fit", X, y, fit_params)
 
     @available_if(lambda self: hasattr(self._inner(), "partial_fit"))
     def partial_fit(self, X: Any, y: ArrayLike, **partial_fit_params: Any) -> Self:
@@ -127,10 +129,11 @@ class ResidualTargetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
         Raises
         ------
         ValueError
-            If there is no column `last_step`, or an input is not valid.
+            If there is no column `last_step`, an input is not valid, or values overflow.
         """
         estimator = self.estimator_ if hasattr(self, "estimator_") else clone(self._inner())
-        return self._fit(estimator, "partial_fit", X, y, partial_fit_params)
+        with all_or_nothing(self):
+            return self._fit(estimator, "partial_fit", X, y, partial_fit_params)
 
     def predict(self, X: Any, **predict_params: Any) -> NDArray[Any]:
         """Predict the values that follow windows.
@@ -150,13 +153,20 @@ class ResidualTargetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
         Raises
         ------
         ValueError
-            If X does not fit the estimator.
+            If X does not fit the estimator, or a forecast is not finite.
         """
         check_is_fitted(self)
         newest = self._newest(X, reset=False)
         newest = np.where(np.isnan(newest), self.newest_mean_, newest)
         change = self.estimator_.predict(X, **self._routed("predict", predict_params))
-        return change + (newest if np.ndim(change) == 1 else newest[:, None])
+        with np.errstate(over="ignore"):
+            forecast = change + (newest if np.ndim(change) == 1 else newest[:, None])
+        if not np.isfinite(forecast).all():
+            raise ValueError(
+                f"Forecasts of {self.estimator_} are not finite: divide the series by a constant "
+                "of its own size first."
+            )
+        return forecast
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Describe how metadata is routed to the inner estimator.
@@ -183,7 +193,13 @@ class ResidualTargetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
         missing = np.isnan(newest)
         mean = 0.0 if missing.all() else float(newest[~missing].mean())
         newest = np.where(missing, mean if first else self.newest_mean_, newest)
-        change = values - (newest if values.ndim == 1 else newest[:, None])
+        with np.errstate(over="ignore"):
+            change = values - (newest if values.ndim == 1 else newest[:, None])
+        if not np.isfinite(change).all():
+            raise ValueError(
+                f"Changes from the newest value overflow {change.dtype}: divide the series by a "
+                "constant first."
+            )
         getattr(estimator, method)(X, change, **self._routed(method, params))
         if first:
             self.estimator_, self.newest_mean_ = estimator, mean

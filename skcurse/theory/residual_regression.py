@@ -223,14 +223,19 @@ def add_rows(
 
 def _retriangulate(rows: Floats, n_columns: int) -> Floats:
     """First `n_columns` rows of the R factor of `rows`; the columns beyond are only rotated."""
-    if np.isfinite(rows).all():
-        rotated, square = qr_multiply(rows[:, :n_columns], rows[:, n_columns:].T, mode="right")
-        triangle = np.hstack([square, rotated.T])
-        if np.isfinite(triangle).all():
-            return triangle
-    raise ValueError(
-        "Sums or differences of the values overflow: divide the series by a constant first."
+    rotated, square = qr_multiply(
+        _checked(rows[:, :n_columns]), _checked(rows[:, n_columns:]).T, mode="right"
     )
+    return _checked(np.hstack([square, rotated.T]))
+
+
+def _checked(rows: Floats) -> Floats:
+    """Pass rows on, unless they overflowed."""
+    if not np.isfinite(rows).all():
+        raise ValueError(
+            "Sums or differences of the values overflow: divide the series by a constant first."
+        )
+    return rows
 
 
 def solve_factor(
@@ -254,6 +259,11 @@ def solve_factor(
     intercept : ndarray of shape (k,)
         Constants, zero without `fit_intercept`.
 
+    Raises
+    ------
+    ValueError
+        If the values are so large that their weighted sums overflow.
+
     Notes
     -----
     With R = U diag(s) Vᵀ and rotated targets T, w = V diag(1 / (s + alpha / s)) Uᵀ T over the
@@ -274,18 +284,21 @@ def solve_factor(
     p = factor.triangle.shape[0] - 1
     root_weight = factor.triangle[0, 0]
     shifted = factor.triangle[:, 1:].copy()
-    shifted[0] += root_weight * factor.origin
+    with np.errstate(over="ignore"):
+        shifted[0] += root_weight * factor.origin
+    rows = _checked(shifted[1:] if fit_intercept else shifted)
     mean = shifted[0] / root_weight
-    rows = shifted[1:] if fit_intercept else shifted
     U, s, Vt = svd(rows[:, :p], full_matrices=False)
     rounding = (p + 4.0 * np.sqrt(factor.n_rows)) * np.finfo(np.float64).eps
-    noise = max(rounding * s.max(initial=0.0), np.sqrt(p) * abs(root_weight) * factor.resolution)
-    kept = s > noise
-    s = s[kept, None]
-    weights = ((U[:, kept].T @ rows[:, p:]) / (s + alpha / s)).T @ Vt[kept]
-    if not fit_intercept:
-        return weights, np.zeros(len(weights))
-    return weights, mean[p:] - weights @ mean[:p]
+    # A penalty that overflows beside tiny windows means no weight; a weight that overflows shows.
+    with np.errstate(over="ignore", invalid="ignore"):
+        unit = np.sqrt(p) * abs(root_weight) * factor.resolution
+        kept = s > max(rounding * s.max(initial=0.0), unit)
+        s = s[kept, None]
+        weights = ((U[:, kept].T @ rows[:, p:]) / (s + alpha / s)).T @ Vt[kept]
+        if not fit_intercept:
+            return weights, np.zeros(len(weights))
+        return weights, mean[p:] - weights @ mean[:p]
 
 
 def column_weights(weights: Floats, last_step: int, centered: bool = True) -> Floats:

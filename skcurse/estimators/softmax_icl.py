@@ -190,7 +190,7 @@ class SoftmaxICLRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin
         )
         learner.query_key_ = self._start(training.query.shape[1])
         descend(learner, training, held_out, root, task)
-        learner.query_key_ = learner.query_key_.astype(rows.dtype)
+        learner.query_key_ = _in_precision_of(rows, learner.query_key_, "The query-key matrix")
         if self.n_context is None:
             learner.loo_prediction_ = learner._predict(rows, leave_one_out=True)
         for name in learned(self):
@@ -379,4 +379,13 @@ class SoftmaxICLRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin
             block_bytes=block_bytes(),
             **context,
         )
-        return prediction.astype(X.dtype)
+        return _in_precision_of(X, prediction, "Predictions")
+
+
+def _in_precision_of(X: NDArray[Any], values: Array, what: str) -> NDArray[Any]:
+    """Values in the precision of X, unless they overflow it."""
+    with np.errstate(over="ignore"):
+        cast = values.astype(X.dtype)
+    if not np.isfinite(cast).all():
+        raise ValueError(f"{what} overflow {X.dtype}: rescale X and y, or pass X as float64.")
+    return cast

@@ -20,8 +20,7 @@ import sys
 import matplotlib.pyplot as plt
 import numpy as np
 
-from skcurse import AttentionNTKRegressor, make_residual_ssm
-from skcurse.estimators.attention_kernel import AttentionNTKKernel
+from skcurse import AttentionNTKKernel, AttentionNTKRegressor, make_residual_ssm
 
 X, y = make_residual_ssm(64, n_steps=16, gamma=0.8, random_state=0)
 X = X[np.argsort(X[:, -1])]  # sorted by the last step, the query

@@ -26,6 +26,7 @@ from skcurse.displays import (
     PhaseDisplay,
 )
 from skcurse.estimators import (
+    AttentionNTKKernel,
     AttentionNTKRegressor,
     ResidualLinearRegressor,
     ResidualTargetRegressor,
@@ -45,6 +46,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AsymmetryDisplay",
     "AttentionDisplay",
+    "AttentionNTKKernel",
     "AttentionNTKRegressor",
     "Comparison",
     "ComparisonDisplay",

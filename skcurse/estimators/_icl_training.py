@@ -7,7 +7,7 @@ from typing import Any
 
 from sklearn.callback import CallbackContext
 from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_info, threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from skcurse.estimators._icl_examples import Examples
 from skcurse.estimators._resources import block_bytes

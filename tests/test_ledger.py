@@ -163,6 +163,8 @@ def scaled(factor):
         ("icl_losses.balanced_floors", "icl_population.loss_lower_bound", None, 1.01),
         ("icl_losses.imbalanced_floors", "icl_population.loss_infimum", None, 0.5),
         ("icl_counts.balanced_event", "icl_concentration.count_event", "bound", 1.01),
+        ("icl_counts.l1_tail", "icl_concentration.l1_tail", "bound", np.nan),
+        ("icl_losses.imbalanced_event_loss", "icl_population.loss_lower_bound", None, np.nan),
     ],
 )  # fmt: skip
 def test_a_broken_formula_changes_the_verdict(check, target, field, factor, monkeypatch):

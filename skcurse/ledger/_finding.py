@@ -1,10 +1,10 @@
 """What a check returns: a verdict, where it was tried, and the numbers it rests on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 EXACT = "holds exactly"
 UNDER = "holds under preconditions"
@@ -48,8 +48,24 @@ def identity(error: float, tried: str, *, tolerance: float = 1e-12) -> Finding:
 def judged(
     holds: bool | np.bool, tried: str, measured: Mapping[str, Any], *, yes: str = EXACT
 ) -> Finding:
-    """Return `yes` where the claim holds in the cases tried, else that it does not."""
-    return Finding(yes if holds else FAILS, tried, {k: float(v) for k, v in measured.items()})
+    """Return `yes` where the claim holds in the cases tried and no number is NaN, else FAILS."""
+    numbers = {name: float(value) for name, value in measured.items()}
+    verdict = yes if holds and not np.isnan(list(numbers.values())).any() else FAILS
+    return Finding(verdict, tried, numbers)
+
+
+def largest(*values: ArrayLike | Iterable[float]) -> float:
+    """Largest of numbers, arrays and iterables; NaN if one is, which no comparison forgives."""
+    return float(np.max(np.concatenate([_flat(v) for v in values])))
+
+
+def smallest(*values: ArrayLike | Iterable[float]) -> float:
+    """Smallest of numbers, arrays and iterables; NaN if one is."""
+    return float(np.min(np.concatenate([_flat(v) for v in values])))
+
+
+def _flat(value: Any) -> NDArray[np.float64]:
+    return np.ravel(list(value) if isinstance(value, Iterable) else value).astype(np.float64)
 
 
 def starts(scale: Sequence[float], holds: Sequence[bool]) -> float:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skcurse.datasets import make_residual_ssm
+from skcurse.ledger._finding import largest
 from skcurse.theory import attention_network
 
 Array = NDArray[np.float64]
@@ -44,9 +45,9 @@ def output(X: Array, w: Array, a: Array) -> Array:
 
 def data_bound(n: int, n_states: int, noise: float, delta: float) -> float:
     """B of Definition K.1."""
-    return float(max(1.0, np.sqrt((1 + noise**2) * np.log(n * n_states / delta))))
+    return largest(1.0, np.sqrt((1 + noise**2) * np.log(n * n_states / delta)))
 
 
 def weight_bound(m: int, delta: float) -> float:
     """D of Definition K.2."""
-    return float(max(1.0, np.sqrt(np.log(m / delta))))
+    return largest(1.0, np.sqrt(np.log(m / delta)))

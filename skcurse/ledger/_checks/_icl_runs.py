@@ -7,11 +7,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from skcurse.ledger._finding import largest, smallest
 from skcurse.theory import icl_phases, icl_population
 
 Array = NDArray[np.float64]
 SIZES = (20, 80, 320, 1280)
 EPSILON = 0.01
+_MOST_STEPS = 20_000  # four times what the largest K takes
 
 
 class Run(NamedTuple):
@@ -67,7 +69,7 @@ def trained(kind: str, K: int, n_context: int | None = None, eta: float | None =
         probabilities(kind, K),
         N,
         learning_rate=(1.0 if kind == "dominant" else float(K)) if eta is None else eta,
-        n_iter=400_000,
+        n_iter=_MOST_STEPS,
         queries=[query],
         record=1,
         epsilon=[EPSILON / 8],
@@ -93,9 +95,9 @@ def converged(K: int, *, dominant: bool = False) -> float:
 
 def no_growth(values: Sequence[float]) -> bool:
     """Whether the constants of an upper bound stay bounded as K grows."""
-    return bool(values[-1] <= 1.25 * max(values[:-1]))
+    return bool(values[-1] <= 1.25 * largest(values[:-1]))
 
 
 def no_decline(values: Sequence[float]) -> bool:
     """Whether the constants of a lower bound stay away from 0 as K grows."""
-    return bool(values[-1] >= min(values[:-1]) / 1.25 > 0)
+    return bool(values[-1] >= smallest(values[:-1]) / 1.25 > 0)

@@ -16,7 +16,7 @@ from skcurse.ledger._checks._draws import (
     windows,
 )
 from skcurse.ledger._checks.curse_kernel import smallest_value
-from skcurse.ledger._finding import FAILS, UNDER, Finding, judged
+from skcurse.ledger._finding import FAILS, UNDER, Finding, judged, largest
 from skcurse.theory import attention_network, attention_ntk, tilted_moments
 
 _DELTA = 0.05
@@ -29,7 +29,7 @@ def _network(w: Array, start: Array, a: Array) -> SimpleNamespace:
 
 def convergence() -> Finding:
     """Theorem 5.2, convergence: L(T) <= eps at T = log(n B^2 / eps) / (eta lambda)."""
-    worst, longest = 0.0, 0
+    worst, longest = 0.0, 0.0
     for n in (2, 3):
         for m in (64, 512):
             X, y = windows(n)
@@ -41,8 +41,8 @@ def convergence() -> Finding:
                 run = attention_ntk.gradient_descent(
                     X, y, w, a, learning_rate=eta, max_iter=T, tol=0.0
                 )
-                worst = max(worst, float(run.losses[-1] / eps))
-                longest = max(longest, T)
+                worst = largest(worst, float(run.losses[-1] / eps))
+                longest = largest(longest, T)
     X, y = windows(16)
     w, a = network(512)
     eta = 0.5 * attention_ntk.largest_stable_rate(X, w)
@@ -80,7 +80,7 @@ def weight_signs() -> Finding:
     rest = _trained(2, 1024, T)
     wide = {m: _trained(64, m, 1000) for m in (64, 256, 1024)}
     scaled = {s: _trained(64, 256, 1, scale=s)["share"] for s in (0.1, 0.01, 0.001)}
-    best = max(rest["share"], *(found["share"] for found in wide.values()))
+    best = largest(rest["share"], *(found["share"] for found in wide.values()))
     return Finding(
         UNDER if best >= 1 - _DELTA else FAILS,
         "gamma 0.8: n = 2 to rest or T = m / (eta lambda v_min), and n = 64, 1,000 steps: shares "
@@ -169,7 +169,7 @@ def lower_bound() -> Finding:
         var = moments(X, run.weights)[1]
         smallest = d * softmax(X, run.weights).min(axis=2)
         gap = np.min(var / (smallest * X.var(axis=1)[:, None]))
-        c = max(c, float(np.max(-np.log(var / X.var(axis=1).min())) / scale))
+        c = largest(c, float(np.max(-np.log(var / X.var(axis=1).min())) / scale))
     return judged(
         0 <= c <= 2 and gap >= 1 - 1e-9,
         "n = 16 and 128, d = 8 and 16, m = 256, 300 steps: constant 2 serves",

@@ -17,7 +17,7 @@ from skcurse.ledger._checks._draws import (
     weight_bound,
     windows,
 )
-from skcurse.ledger._finding import UNDER, Finding, identity, judged
+from skcurse.ledger._finding import UNDER, Finding, identity, judged, largest
 from skcurse.theory import attention_ntk, tilted_moments
 
 _N, _D, _M, _NOISE, _DELTA = 32, 16, 256, 0.05, 0.05
@@ -27,8 +27,8 @@ _TRIED = "32 windows of 16 steps, m = 256, delta 0.05, 300 steps, five samples"
 def data_scale() -> Finding:
     """Definition K.1."""
     grid = [(n, s, e) for n in (2, 64) for s in (0.0, 0.5) for e in (0.01, 0.1)]
-    error = max(
-        abs(data_bound(n, 16, s, e) ** 2 - max(1, (1 + s * s) * np.log(16 * n / e)))
+    error = largest(
+        abs(data_bound(n, 16, s, e) ** 2 - largest(1, (1 + s * s) * np.log(16 * n / e)))
         for n, s, e in grid
     )
     return identity(error, "n 2 and 64, noise 0 and 0.5, delta 0.01 and 0.1")
@@ -37,7 +37,7 @@ def data_scale() -> Finding:
 def weight_scale() -> Finding:
     """Definition K.2."""
     grid = [(m, e) for m in (1, 64, 4096) for e in (0.01, 0.1, 0.9)]
-    error = max(abs(weight_bound(m, e) ** 2 - max(1, np.log(m / e))) for m, e in grid)
+    error = largest(abs(weight_bound(m, e) ** 2 - largest(1, np.log(m / e))) for m, e in grid)
     return identity(error, "m 1 to 4096, delta 0.01 to 0.9")
 
 
@@ -77,7 +77,7 @@ def part_3() -> Finding:
     """|w_r(t)| <= C D + R: the triangle inequality, with the R of a run."""
     worst = -np.inf
     for _, _, w, trained, R in _runs():
-        worst = max(worst, float(np.max(np.abs(trained) - np.abs(w)) - R))
+        worst = largest(worst, float(np.max(np.abs(trained) - np.abs(w)) - R))
     shares = _share_beyond(
         _largest_weights(), weight_bound(_M, _DELTA), "as part 2, and five runs of 300 steps"
     )
@@ -128,9 +128,9 @@ def _two_sided(quantity: Callable[[Array, Array], Array], *, trained: bool) -> F
             weight_bound(_M, _DELTA) + (R if trained else 0.0)
         )
         logs = np.log(quantity(X, end if trained else w)) / E
-        low, high = max(low, -float(logs.min())), max(high, float(logs.max()))
+        low, high = largest(low, -float(logs.min())), largest(high, float(logs.max()))
     measured = {"c needed below": low, "above": high}
-    return judged(max(low, high) <= 2 * np.sqrt(2), _TRIED, measured)
+    return judged(largest(low, high) <= 2 * np.sqrt(2), _TRIED, measured)
 
 
 def _drift(quantity: Callable[[Array, Array], Array]) -> Finding:
@@ -139,8 +139,8 @@ def _drift(quantity: Callable[[Array, Array], Array]) -> Finding:
     B, D = data_bound(_N, _D, _NOISE, _DELTA), weight_bound(_M, _DELTA)
     for X, _, w, end, R in _runs():
         bare = np.abs(quantity(X, end) - quantity(X, w)).max() / (R * B**2)
-        ratio, largest_R = max(ratio, float(bare)), max(largest_R, R)
-        c = max(c, float(np.log(bare)) / (B**2 * D))
+        ratio, largest_R = largest(ratio, float(bare)), largest(largest_R, R)
+        c = largest(c, float(np.log(bare)) / (B**2 * D))
     measured = {"c needed": c, "largest drift over R B^2": ratio, "largest R": largest_R}
     return judged(c <= 2 * np.sqrt(2), _TRIED, measured)
 

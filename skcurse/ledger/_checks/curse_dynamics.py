@@ -6,7 +6,16 @@ import numpy as np
 
 from skcurse.ledger._checks._draws import Array, data_bound, network, output, softmax, windows
 from skcurse.ledger._checks.curse_kernel import WIDTHS, smallest_value
-from skcurse.ledger._finding import UNDER, Finding, identity, judged, slope, starts
+from skcurse.ledger._finding import (
+    UNDER,
+    Finding,
+    identity,
+    judged,
+    largest,
+    slope,
+    smallest,
+    starts,
+)
 from skcurse.theory import attention_network, attention_ntk
 from skcurse.theory.descent import Step
 
@@ -56,7 +65,7 @@ def decomposition() -> Finding:
                 C[1:4].sum() - three.remainder,
                 C[4] - three.quadratic,
             )
-            error = max(error, np.abs(gaps).max() / np.abs(C).max())
+            error = largest(error, np.abs(gaps).max() / np.abs(C).max())
     tried = "8 windows, m 16 to 256, steps 0.01 and 0.3, at the start and after 30 steps"
     return identity(error, tried, tolerance=1e-10)
 
@@ -67,7 +76,7 @@ def _top(X: Array, w: Array) -> float:
 
 def kernel_term() -> Finding:
     """Lemma G.2: C1 <= -eta lambda L along a run."""
-    smallest = np.inf
+    ratio = np.inf
     for m in WIDTHS:
         X, y = windows(3)
         w, a = network(m)
@@ -75,12 +84,12 @@ def kernel_term() -> Finding:
         for _ in range(5):
             three = attention_ntk.descent_terms(X, y, w, a, learning_rate=eta)
             value = attention_network.loss_gradient(X, y, w, a).loss
-            smallest = min(smallest, -three.kernel / (eta * lam * value))
+            ratio = smallest(ratio, -three.kernel / (eta * lam * value))
             w = attention_ntk.gradient_descent(
                 X, y, w, a, learning_rate=eta, max_iter=100, tol=0.0
             ).weights
     tried = "n = 3, m 64 to 4096, every 100 of 500 steps"
-    return judged(smallest >= 1, tried, {"smallest -C1 / (eta lambda L)": smallest})
+    return judged(ratio >= 1, tried, {"smallest -C1 / (eta lambda L)": ratio})
 
 
 @lru_cache(maxsize=1)
@@ -188,10 +197,10 @@ def contraction() -> Finding:
     """Lemma H.1, part 1: L(t+1) <= (1 - eta lambda/2) L(t)."""
     step, long_steps = _contraction()["step"], _largest_ratio(3.0)
     return judged(
-        max(step) <= 1 + 1e-12 and long_steps > 1,
+        largest(step) <= 1 + 1e-12 and long_steps > 1,
         "n = 3, m 8 to 4096: holds at each of 3,000 steps of 1 / lambda_max, not at steps of "
         "3 / lambda_max",
-        {"largest ratio": max(step), "at m 4096": step[-1], "with steps too long": long_steps},
+        {"largest ratio": largest(step), "at m 4096": step[-1], "with steps too long": long_steps},
         yes=UNDER,
     )
 
@@ -200,8 +209,8 @@ def decay() -> Finding:
     """Lemma H.1, part 2: L(t) <= (1 - eta lambda/2)^t L(0)."""
     power = _contraction()["power"]
     tried = "n = 3, m 8 to 4096: holds at each of 3,000 steps of 1 / lambda_max"
-    measured = {"largest ratio": max(power)}
-    return judged(max(power) <= 1 + 1e-12, tried, measured, yes=UNDER)
+    measured = {"largest ratio": largest(power)}
+    return judged(largest(power) <= 1 + 1e-12, tried, measured, yes=UNDER)
 
 
 def initial_loss() -> Finding:
@@ -227,7 +236,7 @@ def residual_norm() -> Finding:
         w, a = network(m)
         run = attention_ntk.gradient_descent(X, y, w, a, max_iter=300, tol=0.0)
         norms = np.sqrt(2 * run.losses) / (4 * data_bound(16, 8, 0.05, _DELTA))
-        worst = max(worst, float(norms.max()))
+        worst = largest(worst, float(norms.max()))
     measured = {"largest ||F - y|| / (sqrt(n) B)": worst}
     return judged(worst <= 1, "n = 16, m 64 to 1024, 300 steps: constant 1 serves", measured)
 
@@ -242,12 +251,12 @@ def gradient_size() -> Finding:
         def ratio(step: Step, y: Array = y, m: int = m) -> bool:
             nonlocal worst
             bound = np.sqrt(len(y) / m) * np.sqrt(2 * step.loss)
-            worst = max(worst, float(np.abs(step.gradient).max() / bound))
+            worst = largest(worst, float(np.abs(step.gradient).max() / bound))
             return False
 
         attention_ntk.gradient_descent(X, y, w, a, max_iter=50, tol=0.0, watch=ratio)
     B = data_bound(16, 8, 0.05, _DELTA)
-    c = max(0.0, np.log(worst)) / B**2
+    c = largest(0.0, np.log(worst)) / B**2
     return judged(
         c <= 1,
         "n = 16, m 64 to 4096, 50 steps: constants 1 serve",

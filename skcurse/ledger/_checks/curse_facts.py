@@ -5,7 +5,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
 from skcurse.ledger._checks._draws import softmax, windows
-from skcurse.ledger._finding import UNDER, Finding, identity, judged
+from skcurse.ledger._finding import UNDER, Finding, identity, judged, largest, smallest
 from skcurse.theory import ntk, tilted_moments
 
 
@@ -18,7 +18,7 @@ def hoeffding() -> Finding:
             tail = binom.sf(np.ceil(n * p + t - 1e-9) - 1, n, p)
             tail += binom.cdf(np.floor(n * p - t + 1e-9), n, p)
             bound = np.minimum(1.0, 2 * np.exp(-2 * t**2 / n))
-            worst = max(worst, float(np.max(tail[bound > 1e-280] / bound[bound > 1e-280])))
+            worst = largest(worst, float(np.max(tail[bound > 1e-280] / bound[bound > 1e-280])))
     tried = "sums of 1 to 500 Bernoulli variables, 50 thresholds each"
     return judged(worst <= 1 + 1e-12, tried, {"largest tail over bound": worst})
 
@@ -32,7 +32,7 @@ def gaussian_product() -> Finding:
         a = rng.normal(size=n)
         s = np.linspace(-2, 2, 21) / np.linalg.norm(a)
         factors = np.cos(s[:, None, None] * a[None, :, None] * node) @ weight
-        error = max(error, np.abs(factors.prod(1) - np.exp(-0.5 * s**2 * (a @ a))).max())
+        error = largest(error, np.abs(factors.prod(1) - np.exp(-0.5 * s**2 * (a @ a))).max())
     return identity(error, "characteristic functions of 1, 3 and 8 terms, by quadrature")
 
 
@@ -42,7 +42,7 @@ def gaussian_sum() -> Finding:
     weight, error, s = weight / weight.sum(), 0.0, np.linspace(-2, 2, 21)
     for noise in (0.05, 0.5, 1.0):
         both = np.cos(s[:, None] * node) @ weight * (np.cos(noise * s[:, None] * node) @ weight)
-        error = max(error, np.abs(both - np.exp(-0.5 * s**2 * (1 + noise**2))).max())
+        error = largest(error, np.abs(both - np.exp(-0.5 * s**2 * (1 + noise**2))).max())
     return identity(error, "variance 1 plus noise variance, noise 0.05 to 1, by quadrature")
 
 
@@ -70,7 +70,7 @@ def exponential() -> Finding:
     ratio = 0.5 + x / 6 + x**2 / 24 + x**3 / 120
     wide = np.abs(x) > 1e-3
     direct = (np.expm1(x[wide]) - x[wide]) / x[wide] ** 2
-    low, high = min(ratio.min(), direct.min()), max(ratio.max(), direct.max())
+    low, high = smallest(ratio.min(), direct.min()), largest(ratio.max(), direct.max())
     measured = {"smallest factor of x^2": low, "largest": high}
     return judged(0.49 <= low <= high <= 0.51, "400 points of (-0.01, 0.01)", measured)
 
@@ -85,13 +85,13 @@ def smallest_eigenvalue() -> Finding:
             e = rng.normal(size=(n, n))
             change = size * (e + e.T)
             low = np.linalg.eigvalsh(b + change)[0] - np.linalg.eigvalsh(b)[0]
-            slack = min(slack, (low + np.linalg.norm(change)) / np.linalg.norm(change))
+            slack = smallest(slack, (low + np.linalg.norm(change)) / np.linalg.norm(change))
     X, _ = windows(6)
     w = rng.normal(size=64)
     before, after = (ntk.neural_tangent_kernel(X, None, v) for v in (w, w + 0.1))
     gap = np.linalg.norm(after - before)
     low = np.linalg.eigvalsh(after)[0] - np.linalg.eigvalsh(before)[0]
-    slack = min(slack, (low + gap) / gap)
+    slack = smallest(slack, (low + gap) / gap)
     measured = {"smallest slack over the norm": slack}
     return judged(slack >= 0, "random matrices of 2 to 20 rows and a tangent kernel", measured)
 
@@ -118,6 +118,6 @@ def geometric_sum() -> Finding:
     worst = -np.inf
     for t in (0, 1, 2, 10, 1000):
         total = np.sum((1 - x[:, None]) ** np.arange(t), axis=1)
-        worst = max(worst, np.max(x * total - 1), np.max((1 - x) ** t - np.exp(-x * t)))
+        worst = largest(worst, np.max(x * total - 1), np.max((1 - x) ** t - np.exp(-x * t)))
     tried = "80 values of x in (0, 1), t from 0 to 1000: sum <= 1/x and power <= exp(-x t)"
     return judged(worst <= 1e-12, tried, {"largest excess": worst})

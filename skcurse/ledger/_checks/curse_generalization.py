@@ -8,7 +8,7 @@ import numpy as np
 from skcurse import diagnostics
 from skcurse.datasets import ResidualSSM
 from skcurse.ledger._checks._draws import network
-from skcurse.ledger._finding import UNDER, Finding, identity, judged
+from skcurse.ledger._finding import UNDER, Finding, identity, judged, largest, smallest
 from skcurse.theory import attention_network, attention_ntk, residual_risk, residual_ssm
 
 _SHIFT = "sign_inconsistent"
@@ -56,7 +56,7 @@ def wider_attention() -> Finding:
     for n, m, steps in ((64, 64, 100), (64, 1024, 100), (1024, 64, 100), (64, 64, 3000)):
         risk, zero = _risk(0.8, n, m, steps)
         numbers[f"n {n}, m {m}, {steps} steps"] = risk
-        least = min(least, risk / zero)
+        least = smallest(least, risk / zero)
     other, other_zero = _risk(-0.5, 64, 64, 3000)
     numbers |= {
         "predicting zero": zero,
@@ -90,9 +90,9 @@ def residual_linear() -> Finding:
     for noise in (1e-3, 1e-2, 1e-1):
         risk = residual_risk.linear_risk(system, coef, noise=noise, sign_inconsistent=True)
         ratios.append(risk / noise**2)
-    spread = max(ratios) / min(ratios) - 1
+    spread = largest(ratios) / smallest(ratios) - 1
     return judged(
-        centred.unique and short.unique and max(centred.bias, short.bias) < 1e-18
+        centred.unique and short.unique and largest(centred.bias, short.bias) < 1e-18
         and plain.bias > 1e-6 and spread < 1e-6,
         "gamma 0.8, d = 16: exact and unique for N = d and an eigenvalue 1 with weights on "
         "x - x_d, or for N = d - 1 with weights on x; for N = d with weights on x, the equation "
@@ -118,5 +118,5 @@ def residual_network() -> Finding:
             past = X[:, :-1] - X[:, -1:] if centered else X[:, :-1]
             f = past @ w + X[:, -1]
             coef = residual_ssm.residual_coefficients(w, centered=centered)
-            error = max(error, np.abs(X @ coef - f).max())
+            error = largest(error, np.abs(X @ coef - f).max())
     return identity(error, "20 windows of 2, 5 and 16 steps, both readings")

@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 
 from skcurse.ledger._checks._draws import Array, data_bound, network, weight_bound, windows
-from skcurse.ledger._finding import UNDER, Finding, judged, slope
+from skcurse.ledger._finding import UNDER, Finding, judged, largest, slope, smallest
 from skcurse.theory import attention_network, attention_ntk, ntk
 
 WIDTHS = (64, 256, 1024, 4096)
@@ -42,14 +42,14 @@ def drift() -> Finding:
     """Lemma F.4, part 1: ||H(t) - H(0)||_F <= n R exp(c B^2 D), with the smallest c >= 0."""
     rows = _drifts()
     ratio = [r["drift"] / (8 * r["R"]) for r in rows]
-    c = max(max(0.0, np.log(q)) / r["exponent"] for q, r in zip(ratio, rows, strict=True))
+    c = largest(largest(0.0, np.log(q)) / r["exponent"] for q, r in zip(ratio, rows, strict=True))
     return judged(
         c <= 1,
         "8 windows, m 64 to 4096, 200 steps: constants 1 serve",
         {
-            "largest drift over n R": max(ratio),
+            "largest drift over n R": largest(ratio),
             "c needed": c,
-            "smallest exp(B^2 D)": np.exp(min(r["exponent"] for r in rows)),
+            "smallest exp(B^2 D)": np.exp(smallest(r["exponent"] for r in rows)),
             "exponent of R in m": slope(WIDTHS, [r["R"] for r in rows]),
         },
     )
@@ -82,7 +82,7 @@ def eigenvalue() -> Finding:
         kept.append(smallest_value(X, run.weights) / smallest_value(X, w))
         moved.append(float(np.abs(run.weights - w).max()))
     return judged(
-        min(needed.values()) >= 1 and radius[2] < 10 and kept[-1] >= 0.5,
+        smallest(needed.values()) >= 1 and radius[2] < 10 and kept[-1] >= 0.5,
         "worst of four shifts of all weights, n 2 to 6, and runs of 2,000 steps with n = 3: holds "
         "for small R only",
         {
@@ -90,7 +90,7 @@ def eigenvalue() -> Finding:
             "n 3": radius[3],
             "n 4": radius[4],
             "n 6": radius[6],
-            "smallest n radius / lambda": min(needed.values()),
+            "smallest n radius / lambda": smallest(needed.values()),
             "lambda(T)/lambda at m 64": kept[0],
             "m 4096": kept[-1],
             "R at m 64": moved[0],
@@ -111,7 +111,7 @@ def positive_definite() -> Finding:
     X[0, -1] = 0.0
     silent = smallest_value(X, network(1024)[0])
     return judged(
-        min(found[2], found[4], found[8]) > 0 == twice == silent,
+        smallest(found[2], found[4], found[8]) > 0 == twice == silent,
         "m = 1024, n distinct windows; not for a window twice or a query of 0; 0 stands for "
         "below 1e-28 of the largest",
         {
@@ -128,7 +128,7 @@ def outputs() -> Finding:
     rows = _drifts()
     ratio = [r["output"] / (np.sqrt(m) * r["R"]) for m, r in zip(WIDTHS, rows, strict=True)]
     bare = [r["output"] / r["R"] for r in rows]
-    c = max(max(0.0, np.log(q)) / r["exponent"] for q, r in zip(bare, rows, strict=True))
+    c = largest(largest(0.0, np.log(q)) / r["exponent"] for q, r in zip(bare, rows, strict=True))
     return judged(
         c <= 1,
         "8 windows, m 64 to 4096, 200 steps, independent signs: constants 1 serve at these "
@@ -137,7 +137,7 @@ def outputs() -> Finding:
             "|F(t) - F(0)| / R at m 64": bare[0],
             "at m 4096": bare[-1],
             "its exponent in m": slope(WIDTHS, bare),
-            "largest ratio to sqrt(m) R": max(ratio),
+            "largest ratio to sqrt(m) R": largest(ratio),
             "c needed": c,
         },
     )

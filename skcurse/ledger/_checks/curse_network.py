@@ -4,7 +4,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from skcurse.ledger._checks._draws import Array, moments, network, output, windows
-from skcurse.ledger._finding import UNDER, Finding, identity, judged, within
+from skcurse.ledger._finding import UNDER, Finding, identity, judged, largest, smallest, within
 from skcurse.theory import attention_network, attention_ntk, ntk, tilted_moments
 
 _STEP = 1e-30  # of the complex step, which costs no digits
@@ -13,7 +13,7 @@ _STEP = 1e-30  # of the complex step, which costs no digits
 def signs() -> Finding:
     """Definition D.1: signs are +1 and -1, equally often."""
     paired, free = (network(100_000, paired=paired)[1] for paired in (True, False))
-    values = max(np.abs(np.abs(a) - 1).max() for a in (paired, free))
+    values = largest(np.abs(np.abs(a) - 1).max() for a in (paired, free))
     measured = {"mean sign, paired": abs(paired.mean()), "independent": abs(free.mean())}
     holds = values == 0 and paired.mean() == 0 and abs(free.mean()) < 0.01
     return judged(holds, "100,000 neurons", measured, yes=within(0.01))
@@ -24,7 +24,7 @@ def initial_weights() -> Finding:
     gap = 0.0
     for paired in (True, False):
         w = np.sort(network(100_000, paired=paired)[0])
-        gap = max(gap, np.abs(ndtr(w) - (np.arange(len(w)) + 0.5) / len(w)).max())
+        gap = largest(gap, np.abs(ndtr(w) - (np.arange(len(w)) + 0.5) / len(w)).max())
     return judged(
         gap < 0.01, "100,000 neurons", {"largest gap of the distribution": gap}, yes=within(0.01)
     )
@@ -38,7 +38,7 @@ def model() -> Finding:
         for paired in (True, False):
             w, a = network(64, paired=paired)
             F = output(X, w + 0.1 * a, a)
-            error = max(error, np.abs(attention_network.forward(X, w + 0.1 * a, a) - F).max())
+            error = largest(error, np.abs(attention_network.forward(X, w + 0.1 * a, a) - F).max())
     return identity(error, "20 windows of 2, 5 and 16 steps, 64 neurons")
 
 
@@ -81,9 +81,9 @@ def zero_start() -> Finding:
     for m in (2, 64, 4096):
         for seed in range(3):
             w, a = network(m, seed=seed)
-            paired = max(paired, np.abs(attention_network.forward(X, w, a)).max())
+            paired = largest(paired, np.abs(attention_network.forward(X, w, a)).max())
         w, a = network(m, paired=False)
-        free = min(free, np.abs(attention_network.forward(X, w, a)).max())
+        free = smallest(free, np.abs(attention_network.forward(X, w, a)).max())
     return judged(
         paired < 1e-13 < free,
         "50 windows, m 2 to 4096: holds for paired neurons, not for independent ones",
@@ -183,7 +183,7 @@ def kernel() -> Finding:
     J = _complex_step()["F"][0]
     H = ntk.neural_tangent_kernel(X, None, w)
     features = X[:, -1:] * moments(X, w)[1]
-    error = max(np.abs(H - J @ J.T).max(), np.abs(H - features @ features.T / len(w)).max())
+    error = largest(np.abs(H - J @ J.T).max(), np.abs(H - features @ features.T / len(w)).max())
     return identity(error / np.abs(H).max(), "12 windows, 32 neurons")
 
 

@@ -17,7 +17,7 @@ from skcurse.ledger._checks._icl_runs import (
     probabilities,
 )
 from skcurse.ledger._checks._icl_runs import trained as whole_run
-from skcurse.ledger._finding import UNDER, Finding, judged
+from skcurse.ledger._finding import UNDER, Finding, judged, largest
 from skcurse.theory import icl_population
 
 _BALANCED = f"p = 1/K, K {SIZES[0]} to {SIZES[-1]}, N = K^3, eta = K"
@@ -174,7 +174,7 @@ def stage_2_loss() -> Finding:
         floor = icl_population.loss_infimum(probabilities("balanced", K), K**3)
         gap.append(float((run.loss[_stage(run, 2)] - floor).max() / EPSILON))
     tried = f"{_BALANCED}, stage II, eps = 0.01"
-    return _verdict(tried, {}, {"max (L - L*) / eps": gap}, max(gap) <= 1)
+    return _verdict(tried, {}, {"max (L - L*) / eps": gap}, largest(gap) <= 1)
 
 
 def dominant_start() -> Finding:
@@ -223,4 +223,4 @@ def dominant_end() -> Finding:
         "(1 - Attn_1)^2 / eps": rest,
     }
     tried = f"{_DOMINANT}, ends with A_1 - max B = log(1 / sqrt(eps)), eps = 0.01"
-    return _verdict(tried, {}, upper, max(gap) <= 1)
+    return _verdict(tried, {}, upper, largest(gap) <= 1)

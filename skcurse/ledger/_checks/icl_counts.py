@@ -3,7 +3,7 @@
 import numpy as np
 
 from skcurse.ledger._checks._icl_runs import Array, probabilities
-from skcurse.ledger._finding import UNDER, Finding, judged, starts
+from skcurse.ledger._finding import UNDER, Finding, judged, largest, smallest, starts
 from skcurse.theory import icl_concentration
 
 
@@ -16,7 +16,7 @@ def l1_tail() -> Finding:
             for p in (np.full(K, 1 / K), probabilities("imbalanced", K)):
                 rng = np.random.default_rng(cases)
                 tail = icl_concentration.l1_tail(p, N, delta, rng=rng, n_draws=4000)
-                worst, cases = max(worst, tail.share / tail.bound), cases + 1
+                worst, cases = largest(worst, tail.share / tail.bound), cases + 1
     rng = np.random.default_rng(0)
     beyond = icl_concentration.l1_tail(np.full(1000, 1e-3), 50, 1.0, rng=rng, n_draws=1000)
     formula = 3 * np.exp(-50 / 25)
@@ -43,7 +43,7 @@ def _event(kind: str, K: int, width: float) -> Finding:
     exact = np.array([e.probability for e in events])
     valid = np.isfinite(bound)
     holds = bool(np.all(exact[valid] >= bound[valid])) and valid.any()
-    lowest = min(float(e.lower.min()) for e in events)
+    lowest = smallest(float(e.lower.min()) for e in events)
     return judged(
         holds and lowest > 0,
         f"K = {K}, counts within {width:g} N / K of their means, N from K^2 to 10 K^5: the bound "

@@ -4,7 +4,7 @@ import numpy as np
 from scipy.stats import multinomial
 
 from skcurse.ledger._checks._icl_runs import Array, probabilities
-from skcurse.ledger._finding import UNDER, Finding, judged
+from skcurse.ledger._finding import UNDER, Finding, judged, largest, smallest
 from skcurse.theory import icl_concentration, icl_population
 
 
@@ -33,10 +33,10 @@ def _floors(kind: str, query: int | None) -> Finding:
         for N in sizes:
             star = icl_population.loss_infimum(p, N, query=query)
             low = icl_population.loss_lower_bound(p, N, query=query)
-            low_ratio, high_ratio = min(low_ratio, star / low), max(high_ratio, star / low)
+            low_ratio, high_ratio = smallest(low_ratio, star / low), largest(high_ratio, star / low)
             values.append(star)
         rate = np.log(values[0] / values[-1]) / (sizes[-1] - sizes[0])
-        decay = max(decay, abs(rate / -np.log1p(-p[1]) - 1))
+        decay = largest(decay, abs(rate / -np.log1p(-p[1]) - 1))
     return judged(
         low_ratio >= 1 - 1e-12 and high_ratio <= 2 and decay < 0.1,
         f"{kind}, K 3 to 30, N from K to 10 K: the bound is below the infimum by a bounded factor "
@@ -90,9 +90,9 @@ def _event_loss(kind: str) -> Finding:
             on, off, inside = _by_counts(p, N, logits, 1, 0.5)
             total = icl_population.population_gradient(logits, p, N, 1).loss
             gap = total - icl_population.loss_lower_bound(p, N, query=1)
-            error = max(error, abs(on + off - total))
-            below, above = min(below, gap - on), min(above, on + 1 - inside - gap)
-            outside = max(outside, 1 - inside)
+            error = largest(error, abs(on + off - total))
+            below, above = smallest(below, gap - on), smallest(above, on + 1 - inside - gap)
+            outside = largest(outside, 1 - inside)
     return judged(
         error < 1e-12 and below >= -1e-15 and above >= 0,
         f"{kind}, K = 3, N = 30 and 60, every count, ten logits, event of width N / 6",

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skcurse.ledger._checks._icl_runs import Array
-from skcurse.ledger._finding import Finding, identity, judged
+from skcurse.ledger._finding import Finding, identity, judged, largest, smallest
 from skcurse.theory import icl_population, softmax_icl
 
 _P = np.array([0.5, 0.3, 0.2])
@@ -68,7 +68,7 @@ def self_attention() -> Finding:
         last = np.append(data.query[i], 0.0)
         score = context.T @ KQ @ last  # the mask leaves the query out of keys and values
         attention = np.exp(score) / np.exp(score).sum()
-        error = max(error, abs((V @ context @ attention)[-1] - predicted[i]))
+        error = largest(error, abs((V @ context @ attention)[-1] - predicted[i]))
     return identity(error, "39 prompts, the layer written out with its masked embedding")
 
 
@@ -87,7 +87,7 @@ def attention_scores() -> Finding:
             - softmax_icl.predict(data.tokens, data.labels, data.query, Q)
         ).max(),
     )
-    return identity(max(gaps), _ALL)
+    return identity(largest(gaps), _ALL)
 
 
 def _loss(Q: Array) -> float:
@@ -121,23 +121,23 @@ def bilinear_weights() -> Finding:
     run = icl_population.population_descent(_P, _N, learning_rate=eta, n_iter=5, record=1)
     error = 0.0
     for logits in run.logits:  # (query, n)
-        error = max(error, np.abs((V @ Q @ V.T).T - logits).max())
+        error = largest(error, np.abs((V @ Q @ V.T).T - logits).max())
         Q = Q - eta * _gradient(Q)
     return identity(error, f"{_ALL}, five steps of 2")
 
 
 def rates() -> Finding:
     """Lemmas 4.1 and A.2: alpha and beta against the projected gradient, and alpha >= 0."""
-    error, smallest, V = 0.0, np.inf, _prompts().features
+    error, least, V = 0.0, np.inf, _prompts().features
     for seed in range(5):
         logits = 2 * _logits(seed)
         projected = -V @ _gradient(_query_key(logits)) @ V.T
         for k in range(3):
             exact = icl_population.population_gradient(logits[:, k], _P, _N, k).rates
-            error = max(error, float(np.abs(exact - projected[:, k]).max() / np.abs(exact).max()))
-            smallest = min(smallest, float(exact[k]))
-    measured = {"largest error": error, "smallest alpha": smallest}
-    return judged(error < 1e-11 and smallest >= 0, f"{_ALL}, five matrices Q", measured)
+            error = largest(error, np.abs(exact - projected[:, k]) / np.abs(exact).max())
+            least = smallest(least, exact[k])
+    measured = {"largest error": error, "smallest alpha": least}
+    return judged(error < 1e-11 and least >= 0, f"{_ALL}, five matrices Q", measured)
 
 
 def loss() -> Finding:
@@ -146,5 +146,5 @@ def loss() -> Finding:
     for seed in range(5):
         logits = 2 * _logits(seed)
         parts = [icl_population.population_gradient(logits[:, k], _P, _N, k).loss for k in range(3)]
-        error = max(error, abs(float(_P @ parts) / _loss(_query_key(logits)) - 1))
+        error = largest(error, abs(float(_P @ parts) / _loss(_query_key(logits)) - 1))
     return identity(error, f"{_ALL}, five matrices Q")

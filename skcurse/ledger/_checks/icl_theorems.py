@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 from skcurse.ledger._checks._icl_runs import Array, probabilities
-from skcurse.ledger._finding import UNDER, Finding, judged
+from skcurse.ledger._finding import UNDER, Finding, judged, largest, smallest
 from skcurse.theory import icl_phases, icl_population
 
 _EPSILONS = (0.1, 0.01, 0.001)
@@ -18,13 +18,14 @@ def _steps(kind: str, query: int, eta: str) -> dict[int, list[float]]:
     ratio = {}
     for K in (10, 40, 160):
         rate = (1.0 if eta == "1" else float(K)) / (K if query == 0 and eta == "K" else 1)
-        run = icl_population.population_descent(
-            probabilities(kind, K), K**3, learning_rate=rate, n_iter=300_000,
-            queries=[query], record=300_000, epsilon=_EPSILONS,
-        )  # fmt: skip
         predicted = icl_phases.predicted_iterations(
             K, rate, _EPSILONS, dominant=kind == "imbalanced" and query == 0
         )
+        most = int(predicted.max())
+        run = icl_population.population_descent(
+            probabilities(kind, K), K**3, learning_rate=rate, n_iter=most,
+            queries=[query], record=most, epsilon=_EPSILONS,
+        )  # fmt: skip
         reached = run.reached[0].astype(float)
         ratio[K] = [float(r) for r in np.where(reached < 0, np.inf, reached) / predicted]
     return ratio
@@ -35,8 +36,8 @@ def _convergence(kind: str, query: int, etas: Sequence[str], words: str) -> Find
     by_size: dict[int, float] = {}
     for eta in etas:
         for K, ratio in _steps(kind, query, eta).items():
-            by_size[K] = max(*ratio, by_size.get(K, 0.0))
-            worst = max(worst, *ratio)
+            by_size[K] = largest(*ratio, by_size.get(K, 0.0))
+            worst = largest(worst, *ratio)
     return judged(
         worst <= 1,
         f"{words}, K 10 to 160, N = K^3, eta = {' and '.join(etas)}, eps 0.1, 0.01, 0.001: steps "
@@ -62,8 +63,8 @@ def other_convergence() -> Finding:
     later = []
     for K in (10, 40):
         run = icl_population.population_descent(
-            probabilities("imbalanced", K), K**3, learning_rate=1.0, n_iter=100_000,
-            queries=[0, 1], record=100_000, epsilon=[0.01],
+            probabilities("imbalanced", K), K**3, learning_rate=1.0, n_iter=30_000,
+            queries=[0, 1], record=30_000, epsilon=[0.01],
         )  # fmt: skip
         later.append(float(run.reached[1, 0] / run.reached[0, 0]))
     measured = {
@@ -71,7 +72,7 @@ def other_convergence() -> Finding:
         "steps over the dominant feature's, K 10": later[0],
         "K 40": later[1],
     }
-    return judged(found.verdict == UNDER and min(later) > 1, found.tried, measured, yes=UNDER)
+    return judged(found.verdict == UNDER and smallest(later) > 1, found.tried, measured, yes=UNDER)
 
 
 def _concentrated(kind: str, query: int, K: int, N: int, rate: float) -> tuple[float, float]:
@@ -79,7 +80,7 @@ def _concentrated(kind: str, query: int, K: int, N: int, rate: float) -> tuple[f
     eps = 0.01
     p = probabilities(kind, K)
     run = icl_population.population_descent(
-        p, N, learning_rate=rate, n_iter=300_000, queries=[query], record=300_000, epsilon=[eps]
+        p, N, learning_rate=rate, n_iter=10_000, queries=[query], record=10_000, epsilon=[eps]
     )
     logits: Array = run.logits[-1, 0]
     counts = np.random.default_rng(0).multinomial(N, p, size=4000)
@@ -99,7 +100,7 @@ def _concentration(cases: Sequence[tuple[str, int]], words: str) -> Finding:
                 measured[f"query {query}, N = K, probability that k is absent"] = absent
         long_contexts.append(share)
     return judged(
-        min(long_contexts) >= 0.99,
+        smallest(long_contexts) >= 0.99,
         f"{words}, K = 40, eps = 0.01: share of 4,000 prompts with (1 - Attn_k)^2 <= 4 eps; needs "
         "long contexts",
         measured,

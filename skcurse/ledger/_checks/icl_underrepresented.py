@@ -20,7 +20,7 @@ from skcurse.ledger._checks._icl_runs import (
     probabilities,
     trained,
 )
-from skcurse.ledger._finding import UNDER, Finding, judged, slope
+from skcurse.ledger._finding import UNDER, Finding, judged, largest, slope
 from skcurse.theory import icl_population
 
 _TRIED = f"p_1 = 1/2, K {SIZES[0]} to {SIZES[-1]}, N = K^3, eta = K"
@@ -120,7 +120,7 @@ def phase_1() -> Finding:
     fall = _over_sizes(lambda r: r.B1[r.phases.starts[1]] / np.log(r.K))
     own = _over_sizes(lambda r: r.A[r.phases.starts[1]] / np.log(r.K))
     other = _over_sizes(lambda r: np.abs(r.Bn[r.during(0)]).max())
-    reached = max(fall) <= -0.49
+    reached = largest(fall) <= -0.49
     exponent = slope(SIZES, [r.phases.starts[1] * r.eta for r in _runs()])
     measured = {
         **_ends("A_k / log K", own),
@@ -168,7 +168,7 @@ def phase_2() -> Finding:
     switch = all(r.phases.lead_switch <= r.phases.starts[2] for r in _runs())
     short = trained("under-represented", 10)
     claims = [("fall of B_1 over rise of A", ratio, False), ("eta T_2 / (K^2 log K)", time, False)]
-    found = _order(claims, switch and max(ratio) < 1, "phase II; at K = 10 it has no step")
+    found = _order(claims, switch and largest(ratio) < 1, "phase II; at K = 10 it has no step")
     measured = {
         **found.measured,
         **_ends("A_k / log K", own),

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import murmurhash3_32
 
-from skcurse.theory.prompts import count_tokens, unpack_prompts
+from skcurse.theory.counted_prompts import CountedPrompts, count_prompts
+from skcurse.theory.prompts import unpack_prompts
 from skcurse.theory.softmax_icl import LossGradient, loss_gradient
 
 Array = NDArray[np.float64]
@@ -20,6 +21,12 @@ class Examples(NamedTuple):
     query: Array
     target: Array
     weight: Array
+
+    @property
+    def tokens(self) -> Array:
+        """The context tokens."""
+        tokens: Array = self.context["tokens"]
+        return tokens
 
     def loss_gradient(
         self, query_key: Array, *, alpha: float, block_bytes: int, map: Callable[..., Any]
@@ -37,6 +44,9 @@ class Examples(NamedTuple):
         )
 
 
+Batch = Examples | CountedPrompts
+
+
 def prompt_context(
     X: Array, n_context: int, output_shape: tuple[int, ...]
 ) -> tuple[dict[str, Any], Array]:
@@ -51,13 +61,11 @@ def row_context(X: Array, y: Array, weight: Array) -> dict[str, Any]:
         return {"tokens": X[None], "labels": y[None], "log_mass": np.log(weight)[None]}
 
 
-def prompt_examples(X: Array, y: Array, weight: Array, n_context: int) -> Examples:
+def prompt_examples(X: Array, y: Array, weight: Array, n_context: int) -> Batch:
     """Prompts as examples, by counts where tokens repeat."""
     context, query = prompt_context(X, n_context, y.shape[1:])
-    counted = count_tokens(context["tokens"], context["labels"])
-    if counted is not None:
-        context = dict(zip(("tokens", "labels", "log_mass"), counted, strict=True))
-    return Examples(context, query, y, weight)
+    counted = count_prompts(**context, query=query, target=y, sample_weight=weight)
+    return Examples(context, query, y, weight) if counted is None else counted
 
 
 def leave_one_out_examples(X: Array, y: Array, weight: Array) -> Examples:

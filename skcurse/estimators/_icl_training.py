@@ -9,7 +9,7 @@ from sklearn.callback import CallbackContext
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from skcurse.estimators._icl_examples import Examples
+from skcurse.estimators._icl_examples import Batch
 from skcurse.estimators._resources import block_bytes
 from skcurse.estimators._step_tasks import learned
 from skcurse.theory.adaptive_descent import gradient_descent
@@ -17,8 +17,8 @@ from skcurse.theory.adaptive_descent import gradient_descent
 
 def descend(
     learner: Any,
-    training: Examples,
-    held_out: Examples | None,
+    training: Batch,
+    held_out: Batch | None,
     root: CallbackContext,
     task: dict[str, Any],
 ) -> None:

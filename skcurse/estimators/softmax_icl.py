@@ -11,6 +11,7 @@ from sklearn.utils import check_array, check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skcurse.estimators._icl_examples import (
+    Batch,
     Examples,
     check_magnitude,
     held_out_rows,
@@ -188,7 +189,7 @@ class SoftmaxICLRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin
         training, held_out = self._examples(
             rows.astype(np.float64, copy=False), target.astype(np.float64, copy=False), weight
         )
-        learner.query_key_ = self._start(training.query.shape[1])
+        learner.query_key_ = self._start(training.tokens.shape[-1])
         descend(learner, training, held_out, root, task)
         learner.query_key_ = _in_precision_of(rows, learner.query_key_, "The query-key matrix")
         if self.n_context is None:
@@ -341,7 +342,7 @@ class SoftmaxICLRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin
             )
         return self.query_key_.astype(np.float64)
 
-    def _examples(self, X: Array, y: Array, weight: Array) -> tuple[Examples, Examples | None]:
+    def _examples(self, X: Array, y: Array, weight: Array) -> tuple[Batch, Batch | None]:
         """Training examples, and the held-out ones if there are to be any."""
         held = np.zeros(len(X), dtype=bool)
         if self.early_stopping:

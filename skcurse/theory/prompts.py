@@ -1,4 +1,4 @@
-"""Prompts as rows of a table, and as counts of distinct tokens."""
+"""The layout of prompts as rows of a table."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -103,73 +103,3 @@ def unpack_prompts(X: ArrayLike, n_context: int, n_outputs: int = 1) -> tuple[Ar
         labels[:, :, 0] if n_outputs == 1 else labels,
         X[:, end:],
     )
-
-
-def count_tokens(tokens: ArrayLike, labels: ArrayLike) -> tuple[Array, Array, Array] | None:
-    """Replace repeated tokens by multiplicities, where that makes a step cheaper.
-
-    Parameters
-    ----------
-    tokens : array-like of shape (n_queries, n_context, n_features)
-        Context tokens.
-    labels : array-like of shape (n_queries, n_context[, n_outputs])
-        Their labels.
-
-    Returns
-    -------
-    tuple of ndarray or None
-        ``(tokens, labels, log_mass)`` as `loss_gradient` takes them: the K distinct tokens, shape
-        (1, K, n_features), the mean label of each in each context, and the logarithm of its count.
-        ``None`` if there are more distinct tokens than places in a context.
-
-    Notes
-    -----
-    Equal tokens get equal attention, so prediction and gradient depend on their labels only
-    through count and mean. The cost of a step no longer depends on the length of the context.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skcurse.theory.prompts import count_tokens
-    >>> tokens, labels, log_mass = count_tokens([[[0.0], [2.0], [2.0]]], [[1.0, 3.0, 5.0]])
-    >>> tokens[0, :, 0], labels, np.exp(log_mass)
-    (array([0., 2.]), array([[1., 4.]]), array([[1., 2.]]))
-    """
-    tokens, labels = (np.asarray(a, dtype=np.float64) for a in (tokens, labels))
-    n, n_context = tokens.shape[:2]
-    found = _distinct(tokens, n_context)
-    if found is None:
-        return None
-    keys, which = found
-    cell = (np.arange(n)[:, None] * len(keys) + which).ravel()
-    size = n * len(keys)
-    count = np.bincount(cell, minlength=size).reshape(n, -1)
-    outputs = labels.reshape(n * n_context, -1).T
-    total = np.stack([np.bincount(cell, weights=y, minlength=size) for y in outputs], axis=-1)
-    mean = total.reshape(n, len(keys), -1) / np.maximum(count, 1)[:, :, None]
-    with np.errstate(divide="ignore"):
-        return keys[None], mean.reshape(n, len(keys), *labels.shape[2:]), np.log(count)
-
-
-def _distinct(tokens: Array, most: int) -> tuple[Array, NDArray[np.intp]] | None:
-    """Distinct tokens and where each token is among them, or None if there are more than `most`."""
-    n, n_context, n_features = tokens.shape
-    head = tokens[:5].reshape(-1, n_features)
-    if len(np.unique(head, axis=0)) > most:
-        return None
-    # Equal tokens share a hash of their bits; what it claims is then checked entry by entry.
-    odd = np.arange(1, 2 * n_features, 2, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    step = max(1, 2**22 // (8 * n_context * n_features))
-    mark = np.empty((n, n_context), dtype=np.uint64)
-    for i in range(0, n, step):
-        bits = (tokens[i : i + step] + 0.0).view(np.uint64)  # + 0.0 makes -0.0 and 0.0 one
-        mark[i : i + step] = (bits ^ bits >> np.uint64(32)) @ odd
-    _, first, which = np.unique(mark, return_index=True, return_inverse=True)
-    if len(first) > most:
-        return None
-    which = which.reshape(n, n_context)
-    keys = tokens[np.unravel_index(first, (n, n_context))]
-    same = all(
-        np.array_equal(keys[which[i : i + step]], tokens[i : i + step]) for i in range(0, n, step)
-    )
-    return (keys, which) if same else None

@@ -4,7 +4,8 @@ Arrays follow one convention. The first axis counts queries; an array of tokens,
 whose first axis has length 1 is shared by all queries.
 """
 
-from collections.abc import Callable, Iterator
+import builtins
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -217,7 +218,9 @@ def loss_gradient(
             return loss, context.mix(pull, rows).T @ context.query[rows]
 
     loss, gradient = 0.0, np.zeros_like(context.query_key)
-    for block_loss, block_gradient in map(one_block, context.blocks(block_bytes)):
+    blocks = context.blocks(block_bytes)
+    run = builtins.map if len(blocks) == 1 else map
+    for block_loss, block_gradient in run(one_block, blocks):
         loss += block_loss
         gradient += block_gradient
     loss += 0.5 * alpha * float(np.vdot(context.query_key, context.query_key))
@@ -262,14 +265,14 @@ class _Context(NamedTuple):
             )
         return cls(tokens, query, query_key, mass, leave_one_out)
 
-    def blocks(self, block_bytes: int) -> Iterator[slice]:
+    def blocks(self, block_bytes: int) -> list[slice]:
         """Slices of the queries whose temporaries fit."""
         n_context, n_features = self.tokens.shape[1:]
         # Scores and four arrays of their shape, and the tokens if each query has its own.
         width = 5 if len(self.tokens) == 1 else 5 + n_features
         step = max(1, min(block_bytes, CACHE_BYTES) // (8 * n_context * width))
         n = len(self.query)
-        return (slice(i, min(i + step, n)) for i in range(0, n, step))
+        return [slice(i, min(i + step, n)) for i in range(0, n, step)]
 
     def weights(self, rows: slice) -> Array:
         """Attention of some queries; nan where a query has no context or its scores overflow."""

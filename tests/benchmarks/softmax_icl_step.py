@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +20,7 @@ import torch
 from jax import lax
 from threadpoolctl import ThreadpoolController
 
-from skcurse.theory.prompts import count_tokens
+from skcurse.theory.counted_prompts import count_prompts
 from skcurse.theory.softmax_icl import loss_gradient
 
 jax.config.update("jax_enable_x64", True)
@@ -43,19 +44,15 @@ def problem(n_prompts: int, n_context: int, n_features: int, vocabulary: int | N
 
 def ours(arrays: Arrays) -> Callable[[], np.ndarray]:
     """One step as the estimator takes it: a thread for each block, none within its products."""
-    tokens, labels, query, target, query_key = arrays
-    counted = count_tokens(tokens, labels)
-    log_mass = None
-    if counted is not None:
-        tokens, labels, log_mass = counted
+    *prompts, query_key = arrays
+    counted = count_prompts(*prompts)
+    batch = partial(loss_gradient, *prompts) if counted is None else counted.loss_gradient
     libraries = ThreadpoolController()
     pool = ThreadPoolExecutor(os.cpu_count())
 
     def step() -> np.ndarray:
         with libraries.limit(limits=1, user_api="blas"):
-            return loss_gradient(
-                tokens, labels, query, target, query_key, log_mass=log_mass, map=pool.map
-            ).gradient
+            return batch(query_key, map=pool.map).gradient
 
     return step
 

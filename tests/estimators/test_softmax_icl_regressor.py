@@ -19,6 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from skcurse.datasets import ICLPrompts, make_icl_prompts, pack_prompts, unpack_prompts
 from skcurse.estimators import _icl_examples
 from skcurse.estimators.softmax_icl import SoftmaxICLRegressor
+from skcurse.theory.counted_prompts import CountedPrompts
 from skcurse.theory.softmax_icl import loss_gradient
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -217,31 +218,17 @@ def test_gradient_descent_on_prompts_is_the_recursion_on_token_form():
     assert model.learning_rate_ == 2.0
 
 
-def test_distinct_tokens_and_repeated_tokens_are_one_layer():
-    X, y = make_icl_prompts(60, 12, 4, random_state=0)
-    # One more prompt, of weight 0, with tokens all distinct: the token form has to be used.
-    rng = np.random.default_rng(0)
-    odd = pack_prompts(rng.normal(size=(1, 12, 4)), np.zeros((1, 12)), np.zeros((1, 4)))
-    settings = {"learning_rate": 3.0, "max_iter": 10}
-    counts = SoftmaxICLRegressor(12, **settings).fit(X, y)
-    by_token = SoftmaxICLRegressor(12, **settings).fit(
-        np.vstack([X, odd]), np.r_[y, 0.0], sample_weight=np.r_[np.ones(60), 0.0]
+def test_steps_on_repeated_tokens_are_taken_by_counts(monkeypatch):
+    batches = []
+    monkeypatch.setattr(
+        "skcurse.estimators.softmax_icl.descend",
+        lambda learner, training, *_: batches.append(training),
     )
-    np.testing.assert_allclose(by_token.query_key_, counts.query_key_, rtol=1e-10, atol=1e-13)
-
-
-def test_step_on_repeated_tokens_does_not_see_the_length_of_the_context(monkeypatch):
-    shapes = []
-
-    def spy(**arguments):
-        shapes.append((arguments["tokens"].shape, arguments["labels"].shape))
-        return loss_gradient(**arguments)
-
-    monkeypatch.setattr(_icl_examples, "loss_gradient", spy)
-    for n_context in (10, 1000):
-        X, y = make_icl_prompts(30, n_context, 4, random_state=0)
-        SoftmaxICLRegressor(n_context, max_iter=2).fit(X, y)
-    assert set(shapes) == {((1, 4, 4), (30, 4))}
+    for n_context, vocabulary in ((10, 4), (1000, 4), (10, 50)):
+        X, y = make_icl_prompts(30, n_context, vocabulary, random_state=0)
+        SoftmaxICLRegressor(n_context).fit(X, y)
+    assert [isinstance(batch, CountedPrompts) for batch in batches] == [True, True, False]
+    assert batches[0].counts.shape == batches[1].counts.shape == (30, 4)
 
 
 def test_prompts_are_learned_and_order_in_context_changes_nothing():

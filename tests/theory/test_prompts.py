@@ -1,13 +1,11 @@
-"""The layout of prompts, and prompts as counts."""
-
-from collections import Counter
+"""The layout of prompts as rows."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skcurse.theory.prompts import count_tokens, pack_prompts, unpack_prompts
+from skcurse.theory.prompts import pack_prompts, unpack_prompts
 
 SIZES = st.integers(1, 6)
 
@@ -64,57 +62,3 @@ def test_column_counts_fit_or_the_error_names_the_nearest_that_do(n_context, n_c
 def test_shapes_that_do_not_belong_together_are_named(shapes):
     with pytest.raises(ValueError, match="must have shapes"):
         pack_prompts(*map(np.zeros, shapes))
-
-
-# Few bits differ between one-hot or integer tokens: they are what a hash could mistake.
-VOCABULARIES = {
-    "one-hot": np.eye(40),
-    "integers": np.arange(40.0)[:, None] * np.ones(3),
-    "powers of two": 2.0 ** np.arange(-20, 20)[:, None],
-    "signs": np.array([[1.0, -1.0], [-1.0, 1.0], [1.0, 1.0], [-1.0, -1.0], [0.0, 0.0]]),
-    "gaussian": np.random.default_rng(0).normal(size=(40, 5)),
-}
-
-
-@pytest.mark.parametrize("name", VOCABULARIES)
-def test_counts_and_mean_labels_are_those_of_a_counter(name):
-    keys = VOCABULARIES[name]
-    rng = np.random.default_rng(1)
-    which = rng.integers(len(keys), size=(12, 60))
-    labels = rng.normal(size=which.shape)
-    found, mean, log_mass = count_tokens(keys[which], labels)
-    assert found.shape == (1, len(np.unique(which)), keys.shape[1])
-    index = {tuple(key): k for k, key in enumerate(found[0])}
-    assert len(index) == found.shape[1]
-    for i, row in enumerate(which):
-        expected = Counter(row.tolist())
-        for k, key in enumerate(keys):
-            if k not in which:
-                continue
-            got = np.exp(log_mass[i, index[tuple(key)]])
-            assert got == pytest.approx(expected[k], rel=1e-14)
-            if expected[k]:
-                assert mean[i, index[tuple(key)]] == pytest.approx(labels[i, row == k].mean())
-
-
-def test_both_zeros_are_one_token():
-    tokens = np.array([[[0.0], [-0.0], [1.0]]])
-    found, _, log_mass = count_tokens(tokens, np.zeros((1, 3)))
-    assert sorted(found[0, :, 0]) == [0.0, 1.0]
-    assert sorted(np.exp(log_mass[0]).round(12)) == [1.0, 2.0]
-
-
-@pytest.mark.parametrize("n_distinct", [8, 9])
-def test_counts_are_used_up_to_as_many_distinct_tokens_as_places(n_distinct):
-    keys = np.arange(n_distinct, dtype=float)
-    tokens = np.resize(keys, (9, 8, 1))
-    counted = count_tokens(tokens, np.zeros((9, 8)))
-    assert (counted is None) == (n_distinct > 8)
-
-
-@pytest.mark.parametrize("n_distinct", [8, 9, 40])
-def test_distinct_tokens_that_appear_late_are_seen(n_distinct):
-    tokens = np.zeros((50, 8, 1))
-    tokens[45:] = np.arange(40.0).reshape(5, 8, 1) % n_distinct
-    counted = count_tokens(tokens, np.zeros((50, 8)))
-    assert (counted is None) == (n_distinct > 8)

@@ -5,23 +5,15 @@ from itertools import product
 import numpy as np
 import pytest
 
-from skcurse.theory.prompts import count_tokens
 from skcurse.theory.softmax_icl import attention, loss_gradient, predict
 
 
-def prompts(rng, n=7, n_context=5, d=3, outputs=(), vocabulary=None):
-    """Contexts of their own for each query: tokens, labels, query, target."""
-    tokens = rng.normal(size=(n, n_context, d))
-    query = rng.normal(size=(n, d))
-    if vocabulary is not None:
-        keys = rng.normal(size=(vocabulary, d))
-        tokens = keys[rng.integers(vocabulary, size=(n, n_context))]
-        query = keys[rng.integers(vocabulary, size=n)]
-    labels = 3.0 + rng.normal(size=(n, n_context, *outputs))
+def prompts(rng, n=7, n_context=5, d=3, outputs=()):
+    """Contexts of their own for each query."""
     return {
-        "tokens": tokens,
-        "labels": labels,
-        "query": query,
+        "tokens": rng.normal(size=(n, n_context, d)),
+        "labels": 3.0 + rng.normal(size=(n, n_context, *outputs)),
+        "query": rng.normal(size=(n, d)),
         "target": 3.0 + rng.normal(size=(n, *outputs)),
     }
 
@@ -37,10 +29,13 @@ def rows(rng, n=9, d=3, outputs=(), weighted=False):
     return problem
 
 
-def counted(rng, outputs=()):
-    problem = prompts(rng, n=11, n_context=8, d=4, outputs=outputs, vocabulary=5)
-    tokens, labels, log_mass = count_tokens(problem["tokens"], problem["labels"])
-    return problem | {"tokens": tokens, "labels": labels, "log_mass": log_mass}
+def shared(rng, outputs=()):
+    """Common tokens, with masses and labels of their own for each query."""
+    problem = prompts(rng, n=11, n_context=5, d=4, outputs=outputs)
+    counts = rng.integers(0, 4, size=(11, 5)) + np.eye(11, 5, -3)
+    counts[:, 0] += 1
+    with np.errstate(divide="ignore"):
+        return problem | {"tokens": problem["tokens"][:1], "log_mass": np.log(counts)}
 
 
 PROBLEMS = {
@@ -49,8 +44,8 @@ PROBLEMS = {
     "prompts, weighted queries": lambda rng: prompts(rng) | {"sample_weight": np.arange(7.0)},
     "prompts, one token": lambda rng: prompts(rng, n_context=1),
     "one prompt": lambda rng: prompts(rng, n=1),
-    "counts": counted,
-    "counts, two outputs": lambda rng: counted(rng, outputs=(2,)),
+    "masses": shared,
+    "masses, two outputs": lambda rng: shared(rng, outputs=(2,)),
     "rows": rows,
     "rows, two outputs": lambda rng: rows(rng, outputs=(2,)),
     "rows, multiplicities": lambda rng: rows(rng, weighted=True),
@@ -181,22 +176,6 @@ def test_order_of_the_context_changes_nothing():
     expected, got = (loss_gradient(**p, query_key=query_key) for p in (problem, shuffled))
     assert got.loss == pytest.approx(expected.loss, rel=1e-13)
     np.testing.assert_allclose(got.gradient, expected.gradient, rtol=1e-11, atol=1e-14)
-
-
-@pytest.mark.parametrize("outputs", [(), (3,)])
-def test_counts_stand_for_tokens(outputs):
-    rng = np.random.default_rng(1)
-    problem, query_key = prompts(rng, 20, 30, 4, outputs, vocabulary=6), rng.normal(size=(4, 4))
-    tokens, labels, log_mass = count_tokens(problem["tokens"], problem["labels"])
-    by_counts = problem | {"tokens": tokens, "labels": labels, "log_mass": log_mass}
-    expected, got = (loss_gradient(**p, query_key=query_key) for p in (problem, by_counts))
-    assert got.loss == pytest.approx(expected.loss, rel=1e-13)
-    np.testing.assert_allclose(got.gradient, expected.gradient, rtol=1e-11, atol=1e-14)
-    np.testing.assert_allclose(
-        predict(**layer(by_counts, "labels"), query_key=query_key),
-        predict(**layer(problem, "labels"), query_key=query_key),
-        rtol=1e-13,
-    )
 
 
 @pytest.mark.parametrize("leave_one_out", [False, True])

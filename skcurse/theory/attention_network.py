@@ -71,7 +71,7 @@ def initial_network(
 
     References
     ----------
-    .. [1] Ke et al., "Curse of Attention", arXiv:2412.06061, Definition D.1 and Assumption D.5.
+    .. [1] Ke et al., "Curse of Attention", arXiv:2412.06061, Definition D.2 and Assumption D.7.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def forward(
 
     References
     ----------
-    .. [1] Ke et al., "Curse of Attention", arXiv:2412.06061, Definition 4.3.
+    .. [1] Ke et al., "Curse of Attention", arXiv:2412.06061, Definition D.3.
 
     Examples
     --------

@@ -144,7 +144,7 @@ def gradient_descent(
 
     References
     ----------
-    .. [1] Ke et al., "Curse of Attention", arXiv:2412.06061, Definition E.4.
+    .. [1] Ke et al., "Curse of Attention", arXiv:2412.06061, Definition D.5.
 
     Examples
     --------

@@ -106,7 +106,7 @@ def tilted_moments(
 
     References
     ----------
-    .. [1] Ke et al., "Curse of Attention", arXiv:2412.06061, Definitions D.1-D.4.
+    .. [1] Ke et al., "Curse of Attention", arXiv:2412.06061, Definitions E.1-E.3.
 
     Examples
     --------

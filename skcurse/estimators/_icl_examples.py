@@ -65,7 +65,11 @@ def prompt_examples(X: Array, y: Array, weight: Array, n_context: int) -> Batch:
     """Prompts as examples, by counts where tokens repeat."""
     context, query = prompt_context(X, n_context, y.shape[1:])
     counted = count_prompts(**context, query=query, target=y, sample_weight=weight)
-    return Examples(context, query, y, weight) if counted is None else counted
+    if counted is not None:
+        return counted
+    # Labels lie between tokens in X: steps are faster where they lie side by side.
+    context["labels"] = np.ascontiguousarray(context["labels"])
+    return Examples(context, query, y, weight)
 
 
 def leave_one_out_examples(X: Array, y: Array, weight: Array) -> Examples:

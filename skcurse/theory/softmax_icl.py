@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 Map = Callable[..., Any]
 
-# A block of prompts is read from memory once and found in the last-level cache the second time.
-CACHE_BYTES = 2**22
+# A block is read from memory once and found in the last-level cache after that; much smaller ones
+# leave threads waiting for each other.
+CACHE_BYTES = 2**23
 
 
 class LossGradient(NamedTuple):
@@ -268,8 +269,9 @@ class _Context(NamedTuple):
     def blocks(self, block_bytes: int) -> list[slice]:
         """Slices of the queries whose temporaries fit."""
         n_context, n_features = self.tokens.shape[1:]
-        # Scores and four arrays of their shape, and the tokens if each query has its own.
-        width = 5 if len(self.tokens) == 1 else 5 + n_features
+        # Scores and four arrays of their shape, with the tokens where each query has its own. Blocks
+        # made of temporaries alone are best kept to half the cache: the allocator reuses those.
+        width = 10 if len(self.tokens) == 1 else 5 + n_features
         step = max(1, min(block_bytes, CACHE_BYTES) // (8 * n_context * width))
         n = len(self.query)
         return [slice(i, min(i + step, n)) for i in range(0, n, step)]

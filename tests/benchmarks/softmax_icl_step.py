@@ -39,7 +39,9 @@ def problem(n_prompts: int, n_context: int, n_features: int, vocabulary: int | N
         rows[:, -n_features:] = keys[rng.integers(vocabulary, size=n_prompts)]
     query_key = 0.01 * rng.standard_normal((n_features, n_features))
     target = rng.standard_normal(n_prompts)
-    return tokens[:, :, :-1], tokens[:, :, -1], rows[:, -n_features:], target, query_key
+    # The estimator leaves tokens where they are in its table and copies their labels.
+    labels = np.ascontiguousarray(tokens[:, :, -1])
+    return tokens[:, :, :-1], labels, rows[:, -n_features:], target, query_key
 
 
 def ours(arrays: Arrays) -> Callable[[], np.ndarray]:

@@ -269,8 +269,8 @@ class _Context(NamedTuple):
     def blocks(self, block_bytes: int) -> list[slice]:
         """Slices of the queries whose temporaries fit."""
         n_context, n_features = self.tokens.shape[1:]
-        # Scores and four arrays of their shape, with the tokens where each query has its own. Blocks
-        # made of temporaries alone are best kept to half the cache: the allocator reuses those.
+        # Scores and four arrays of their shape, and tokens where each query has its own. Blocks of
+        # temporaries alone are best kept to half the cache: the allocator reuses those.
         width = 10 if len(self.tokens) == 1 else 5 + n_features
         step = max(1, min(block_bytes, CACHE_BYTES) // (8 * n_context * width))
         n = len(self.query)

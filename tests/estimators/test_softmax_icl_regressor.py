@@ -1,4 +1,4 @@
-"""SoftmaxICLRegressor passes scikit-learn's checks and is what it claims, on rows and on prompts."""
+"""SoftmaxICLRegressor passes scikit-learn's checks and is what it claims to be."""
 
 import numpy as np
 import pytest

@@ -18,7 +18,7 @@ VOCABULARIES = {
 }
 
 
-def prompts(n=60, n_context=30, vocabulary=6, d=4, outputs=(), queries="few", seed=1):
+def prompts(n=120, n_context=30, vocabulary=6, d=4, outputs=(), queries="few", seed=1):
     rng = np.random.default_rng(seed)
     keys = rng.normal(size=(vocabulary, d))
     query = {
@@ -42,8 +42,9 @@ BATCHES = {
     "two outputs, distinct queries": prompts(outputs=(2,), queries="distinct"),
     "one prompt": prompts(n=1),
     "one token": prompts(vocabulary=1, n_context=1),
-    "weights": prompts() | {"sample_weight": np.arange(60) % 4},
-    "weights, distinct queries": prompts(queries="distinct") | {"sample_weight": np.arange(60) % 4},
+    "weights": prompts() | {"sample_weight": np.arange(120) % 4},
+    "weights, distinct queries": prompts(queries="distinct")
+    | {"sample_weight": np.arange(120) % 4},
 }
 
 
@@ -63,17 +64,51 @@ def test_loss_and_gradient_are_those_of_the_tokens(batch, scale):
     np.testing.assert_allclose(got.gradient, expected.gradient, rtol=0, atol=1e-12 * size)
 
 
+@pytest.mark.parametrize("queries", [1, 2, 20])
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_contexts_without_the_best_token_are_computed_too(queries, outputs):
+    # Scores are 0, 1, 2 and 1000: where the last token is absent, its score must not be the
+    # reference; the gradient there is not small.
+    rng = np.random.default_rng(3)
+    keys = np.array([[0.0], [0.001], [0.002], [1.0]])
+    tokens = keys[rng.integers(4, size=(20, 5))]
+    assert 0 < (tokens < 1).all(axis=(1, 2)).sum() < 20
+    labels, target = rng.normal(size=(20, 5, outputs)), rng.normal(size=(20, outputs))
+    query = np.repeat(1.0 + 1e-6 * np.arange(queries), 20 // queries)[:, None]
+    batch = {"tokens": tokens, "labels": labels, "query": query, "target": target}
+    expected = loss_gradient(**batch, query_key=[[1000.0]])
+    got = count_prompts(**batch).loss_gradient(np.array([[1000.0]]))
+    assert got.loss == pytest.approx(expected.loss, rel=1e-12)
+    assert abs(expected.gradient) > 1e-6
+    np.testing.assert_allclose(got.gradient, expected.gradient, rtol=1e-9)
+
+
+def test_absent_prompts_do_not_matter():
+    batch, query_key = prompts(), np.random.default_rng(2).normal(size=(4, 4))
+    odd = prompts(vocabulary=50, seed=5)  # more tokens than places, so counts would not pay
+    assert count_prompts(**odd) is None
+    both = {name: np.concatenate([odd[name], batch[name]]) for name in batch}
+    counted = count_prompts(**both, sample_weight=np.repeat([0.0, 2.0], 120))
+    expected = count_prompts(**batch)
+    np.testing.assert_array_equal(counted.counts, expected.counts)
+    assert counted.loss_gradient(query_key).loss == expected.loss_gradient(query_key).loss
+
+
 @pytest.mark.parametrize("block_bytes", [1, 1000, 5000])
 def test_blocks_and_their_map_change_nothing_but_rounding(batch, block_bytes, monkeypatch):
     monkeypatch.setattr("skcurse.theory.counted_prompts._THREAD_BYTES", 0)
 
+    calls = []
+
     def backwards(function, blocks):
-        return [function(block) for block in list(blocks)[::-1]][::-1]
+        calls.append(len(blocks))
+        return [function(block) for block in blocks[::-1]][::-1]
 
     query_key = np.random.default_rng(2).normal(size=(4, 4))
     counted = count_prompts(**batch)
     whole = counted.loss_gradient(query_key)
     parts = counted.loss_gradient(query_key, block_bytes=block_bytes, map=backwards)
+    assert calls[0] >= len(counted.groups)
     assert parts.loss == pytest.approx(whole.loss, rel=1e-13)
     np.testing.assert_allclose(parts.gradient, whole.gradient, rtol=1e-11, atol=1e-14)
 

@@ -5,6 +5,7 @@ import pytest
 
 from skcurse.theory.attention_ntk import initial_network, loss_gradient, neural_tangent_kernel
 
+pytestmark = pytest.mark.extra
 torch = pytest.importorskip("torch")
 
 

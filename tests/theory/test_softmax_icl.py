@@ -119,6 +119,7 @@ def test_gradient_is_that_of_finite_differences(problem, query_key):
         assert gradient[index] == pytest.approx((plus - minus) / (2 * step), rel=1e-6, abs=1e-9)
 
 
+@pytest.mark.extra
 def test_gradient_is_that_of_autograd(problem, query_key):
     torch = pytest.importorskip("torch")
     n = len(problem["query"])

@@ -5,15 +5,19 @@ best variant of each goes into the measurement. The direct formula of this packa
 """
 
 import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 
 import numpy as np
-from attention_peers import VARIANTS, Step, chunk_sizes
+from attention_peers import VARIANTS, chunk_sizes
 from measure import print_header, print_row, ratio_row, take_turns
 
 from skcurse.datasets import make_residual_ssm
 from skcurse.theory.attention_network import initial_network, loss_gradient
 from skcurse.theory.collocation_descent import TableDescent, accurate_table
+from skcurse.theory.descent import Step
 
 SHAPES = [(512, 1024, 32), (4096, 4096, 64)]
 
@@ -24,7 +28,7 @@ def problem(n_samples: int, n_neurons: int, n_features: int) -> tuple[np.ndarray
     return X, y, *initial_network(n_neurons, np.random.default_rng(0))
 
 
-def tuned(data: tuple[np.ndarray, ...], n_rows: int = 128) -> dict[str, Step]:
+def tuned(data: tuple[np.ndarray, ...], n_rows: int = 128) -> dict[str, Callable[[], np.ndarray]]:
     """Steps of the peers on all rows, with the chunk sizes that win a race on the first ones."""
     X, y, weights, signs = data
     part = (X[:n_rows], y[:n_rows], weights, signs)
@@ -43,6 +47,13 @@ def tuned(data: tuple[np.ndarray, ...], n_rows: int = 128) -> dict[str, Step]:
     return steps
 
 
+def settled(descent: TableDescent, rate: float) -> Iterator[Step]:
+    """Leave behind the first steps, which look after the particles more often."""
+    steps = descent.steps(rate)
+    deque(islice(steps, 40), maxlen=0)
+    return steps
+
+
 def measure(shape: tuple[int, int, int], rounds: int = 5) -> list[dict]:
     """Rows of the table for one shape."""
     data = X, y, weights, signs = problem(*shape)
@@ -51,7 +62,7 @@ def measure(shape: tuple[int, int, int], rounds: int = 5) -> list[dict]:
     table = accurate_table(X, y, weights, signs)
     descent = TableDescent(table, weights, signs)
     set_up = time.perf_counter() - start
-    run = descent.steps(0.5 * table.largest_stable_rate(weights))
+    run = settled(descent, 0.5 * table.largest_stable_rate(weights))
     direct = partial(loss_gradient, X, y, weights, signs)
     times = take_turns({"table": partial(next, run), "direct": direct, **peers}, rounds)
     label = f"(n, m, d) = {shape}"
@@ -76,8 +87,8 @@ def flatness(rounds: int = 5) -> list[dict]:
         for name, shape in (("small", first), ("large", last)):
             X, y, weights, signs = problem(*shape)
             table = accurate_table(X, y, weights, signs)
-            run = TableDescent(table, weights, signs)
-            runs[name] = partial(next, run.steps(0.5 * table.largest_stable_rate(weights)))
+            rate = 0.5 * table.largest_stable_rate(weights)
+            runs[name] = partial(next, settled(TableDescent(table, weights, signs), rate))
         times = take_turns(runs, rounds)
         rows.append(ratio_row(f"GD step grows, {label}", times, "small", ["large"]))
     return rows

@@ -9,10 +9,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import Tags, check_array, check_consistent_length, gen_batches
+from sklearn.utils import Tags, check_array, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skcurse.estimators._all_or_nothing import all_or_nothing
+from skcurse.estimators._resources import checked_sample_weight
 from skcurse.theory.residual_regression import (
     ResidualFactor,
     add_rows,
@@ -211,7 +212,7 @@ class ResidualLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             reset=reset,
         )
         targets = check_array(values.reshape(len(values), -1), dtype=[np.float64, np.float32])
-        weights = None if sample_weight is None else _check_weights(sample_weight, windows)
+        weights = checked_sample_weight(sample_weight, len(windows))
         last_step = newest_column(self.last_step, windows.shape[1])
         reading = {"centered": self.centered, "last_step": last_step, "outputs": values.shape[1:]}
         if not reset and reading != self._reading:
@@ -279,21 +280,6 @@ class ResidualLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         # The newest value's coefficient is fixed at 1, whatever the data say.
         tags.regressor_tags.poor_score = not self.centered
         return tags
-
-
-def _check_weights(sample_weight: ArrayLike, X: Floats) -> NDArray[np.float64]:
-    """Validate sample weights: one for each row, none negative, not all zero."""
-    if isinstance(sample_weight, Real):
-        sample_weight = np.full(len(X), sample_weight)
-    weights: NDArray[np.float64] = check_array(
-        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
-    )
-    check_consistent_length(X, weights)
-    if weights.ndim != 1 or weights.min() < 0.0 or not weights.any():
-        raise ValueError(
-            "sample_weight must be one-dimensional, of non-negative numbers that are not all zero."
-        )
-    return weights
 
 
 def _finite(values: Floats, what: str) -> Floats:

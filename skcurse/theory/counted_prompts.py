@@ -249,12 +249,15 @@ def distinct_tokens(tokens: Array, most: int) -> tuple[Array, NDArray[np.intp]] 
     if len(np.unique(head, axis=0)) > most:
         return None
     # Equal tokens share a hash of their bits; what it claims is then checked entry by entry.
-    odd = np.arange(1, 2 * n_features, 2, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    spread = np.uint64(0x9E3779B97F4A7C15)
+    odd = np.arange(1, 2 * n_features, 2, dtype=np.uint64) * spread
     step = max(1, 2**22 // (8 * n_context * n_features))
     mark = np.empty((n, n_context), dtype=np.uint64)
     for i in range(0, n, step):
         bits = (tokens[i : i + step] + 0.0).view(np.uint64)  # + 0.0 makes -0.0 and 0.0 one
-        mark[i : i + step] = (bits ^ bits >> np.uint64(32)) @ odd
+        # Whole numbers differ in few bits: spread them, or small tokens share a sum.
+        bits = (bits ^ bits >> np.uint64(32)) * spread
+        mark[i : i + step] = (bits ^ bits >> np.uint64(29)) @ odd
     _, first, which = np.unique(mark, return_index=True, return_inverse=True)
     if len(first) > most:
         return None

@@ -72,7 +72,7 @@ def unpack_prompts(X: ArrayLike, n_context: int, n_outputs: int = 1) -> tuple[Ar
     Raises
     ------
     ValueError
-        If no number of features fits the columns of `X`.
+        If X is not two-dimensional or no number of features fits its columns.
 
     Examples
     --------
@@ -82,6 +82,11 @@ def unpack_prompts(X: ArrayLike, n_context: int, n_outputs: int = 1) -> tuple[Ar
     ([[[1.0, 2.0], [3.0, 4.0]]], [[0.1, 0.2]], [[5.0, 6.0]])
     """
     X = np.asarray(X, dtype=np.float64)
+    if X.ndim != 2 or n_context < 1 or n_outputs < 1:
+        raise ValueError(
+            "X must be two-dimensional, and n_context and n_outputs at least 1; got X of shape "
+            f"{X.shape}, n_context={n_context} and n_outputs={n_outputs}."
+        )
     n_features, rest = divmod(X.shape[1] - n_context * n_outputs, n_context + 1)
     if rest or n_features < 1:
         valid = [

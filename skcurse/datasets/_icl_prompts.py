@@ -162,6 +162,8 @@ class ICLPrompts(DataModel):
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         check_scalar(self.n_context, "n_context", Integral, min_val=1)
         check_scalar(self.noise, "noise", Real, min_val=0)
+        if not self.noise < np.inf:
+            raise ValueError(f"noise must be a finite number, got {self.noise!r}.")
         features, p = self.features(), self.token_probabilities()
         query_p = p
         if shift == "rare_query":

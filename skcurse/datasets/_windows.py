@@ -227,6 +227,8 @@ class SeriesWindows(DataModel):
 
 def _check_series(series: Any) -> NDArray[Any]:
     """Return the series as a finite float array of one or two dimensions."""
+    if np.ma.is_masked(series):
+        series = np.ma.filled(np.ma.asarray(series, dtype=np.float64), np.nan)
     try:
         if np.asarray(series).dtype.kind in "mM":
             raise TypeError("The series holds dates or durations, not numbers.")

@@ -76,7 +76,7 @@ def linear_risk(
     Raises
     ------
     ValueError
-        If `coef` has another shape.
+        If `coef` has another shape, or the risk overflows.
 
     Notes
     -----
@@ -100,7 +100,10 @@ def linear_risk(
     if v.shape != (len(system.P) - 1,):
         raise ValueError(f"coef must have shape ({len(system.P) - 1},), got {v.shape}.")
     g = system.P[-1] - v @ system.P[:-1]
-    noise_part = noise**2 * (1.0 + v @ v)
+    with np.errstate(over="ignore"):
+        noise_part = np.square(noise) * (1.0 + v @ v)
+    if not np.isfinite(noise_part):
+        raise ValueError(f"The risk overflows: noise={noise:g} or coef is too large.")
     if not sign_inconsistent:
         return float(g @ g + noise_part)
     basis, beta = _event_plane(system)

@@ -1,9 +1,9 @@
-"""What scikit-learn's configuration allows an estimator: memory, workers, weights of rows."""
+"""What estimators check alike: memory and workers they are allowed, numbers, targets, weights."""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import sklearn
 from joblib import effective_n_jobs
 from joblib.parallel import ThreadingBackend, get_active_backend
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array
+from sklearn.utils import check_array, check_scalar
 from sklearn.utils.parallel import Parallel, delayed
 
 Map = Callable[..., Iterable[Any]]
@@ -22,9 +22,18 @@ def block_bytes() -> int:
     return int(sklearn.get_config()["working_memory"] * 2**20)
 
 
+def check_number(value: Any, name: str, **bounds: Any) -> None:
+    """Raise for what is no number within the bounds of scikit-learn's `check_scalar`, or NaN."""
+    check_scalar(value, name, Real, **bounds)
+    if np.isnan(value):
+        raise ValueError(f"{name} must be a number, got nan.")
+
+
 @contextmanager
 def parallel_map(n_jobs: int | None) -> Iterator[Map]:
     """Yield a map with the signature of the built-in one that runs on joblib's workers."""
+    if n_jobs is not None:
+        check_scalar(n_jobs, "n_jobs", Integral)
     n_workers = effective_n_jobs(n_jobs)
     backend, _ = get_active_backend(prefer="threads")
     if n_workers == 1:
@@ -39,6 +48,13 @@ def parallel_map(n_jobs: int | None) -> Iterator[Map]:
             yield lambda function, *columns: pool(
                 delayed(function)(*row) for row in zip(*columns, strict=True)
             )
+
+
+def checked_target(y: Any) -> NDArray[Any]:
+    """Validate targets: a dense array of real numbers, as floats."""
+    if np.asarray(y).dtype.kind in "mM":
+        raise ValueError("y holds dates or durations, not numbers.")
+    return check_array(y, ensure_2d=False, dtype=[np.float64, np.float32], input_name="y")
 
 
 def checked_sample_weight(

@@ -1,14 +1,13 @@
 """The kernel of the infinitely wide attention network, for kernel machines."""
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
-from sklearn.utils import check_array, check_scalar, gen_batches
+from sklearn.utils import check_array, gen_batches
 
-from skcurse.estimators._resources import block_bytes
+from skcurse.estimators._resources import block_bytes, check_number
 from skcurse.theory.infinite_width import GaussianNodes, gaussian_nodes, infinite_width_features
 
 Array = NDArray[np.float64]
@@ -159,9 +158,8 @@ class AttentionNTKKernel(Kernel):
 
     def _scaled(self, X: ArrayLike) -> Array:
         """Windows for which weights from N(0, 1) do what wider ones do for `X`."""
-        check_scalar(
-            self.weight_scale, "weight_scale", Real, min_val=0, include_boundaries="neither"
-        )
+        # Beyond, its powers overflow or vanish.
+        check_number(self.weight_scale, "weight_scale", min_val=1e-100, max_val=1e100)
         return np.sqrt(self.weight_scale) * check_array(X, dtype=np.float64)
 
     def _features(self, windows: Array, nodes: GaussianNodes) -> Array:

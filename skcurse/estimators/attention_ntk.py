@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import islice
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -26,7 +26,12 @@ from skcurse.estimators._attention_training import (
     solve_linear,
     table_descent,
 )
-from skcurse.estimators._resources import checked_sample_weight, parallel_map
+from skcurse.estimators._resources import (
+    check_number,
+    checked_sample_weight,
+    checked_target,
+    parallel_map,
+)
 from skcurse.estimators._step_tasks import StepTasks, learned
 from skcurse.theory.attention_ntk import (
     last_step_attention,
@@ -215,6 +220,7 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
         data, target = validate_data(
             learner, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True
         )
+        target = checked_target(target)
         weight = checked_sample_weight(sample_weight, len(data))
         task: dict[str, Any] = {"estimator": self, "X": X, "y": y}
         if sample_weight is not None:
@@ -416,14 +422,14 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
                     f"{self.learning_rate!r}."
                 )
         else:
-            check_scalar(
-                self.learning_rate, "learning_rate", Real, min_val=0, include_boundaries="neither"
+            check_number(
+                self.learning_rate, "learning_rate", min_val=0, include_boundaries="neither"
             )
         if self.regime == "finite" or self.max_iter != np.inf:
             check_scalar(self.max_iter, "max_iter", Integral, min_val=1)
-        check_scalar(self.tol, "tol", Real, min_val=0)
+        check_number(self.tol, "tol", min_val=0)
         check_scalar(self.n_iter_no_change, "n_iter_no_change", Integral, min_val=1)
-        check_scalar(self.alpha, "alpha", Real, min_val=0)
+        check_number(self.alpha, "alpha", min_val=0)
 
     def _windows(self, X: ArrayLike) -> NDArray[np.floating]:
         """Validate windows against the fitted ones."""

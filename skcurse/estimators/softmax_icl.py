@@ -1,6 +1,6 @@
 """A softmax attention layer that learns in context, as a scikit-learn regressor."""
 
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +21,12 @@ from skcurse.estimators._icl_examples import (
     row_context,
 )
 from skcurse.estimators._icl_training import descend
-from skcurse.estimators._resources import block_bytes, checked_sample_weight
+from skcurse.estimators._resources import (
+    block_bytes,
+    check_number,
+    checked_sample_weight,
+    checked_target,
+)
 from skcurse.estimators._step_tasks import learned
 from skcurse.theory.softmax_icl import attention, predict
 
@@ -173,6 +178,7 @@ class SoftmaxICLRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin
         rows, target = validate_data(
             learner, X, y, dtype=_FLOATS, order="C", multi_output=True, y_numeric=True
         )
+        target = checked_target(target)
         weight = checked_sample_weight(sample_weight, len(rows))
         check_magnitude(X=rows, y=target)
         task: dict[str, Any] = {"estimator": self, "X": X, "y": y}
@@ -312,20 +318,19 @@ class SoftmaxICLRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin
                 f"learning_rate must be 'auto' or a positive number, got {self.learning_rate!r}."
             )
         if not isinstance(self.learning_rate, str):
-            check_scalar(
-                self.learning_rate, "learning_rate", Real, min_val=0, include_boundaries="neither"
+            check_number(
+                self.learning_rate, "learning_rate", min_val=0, include_boundaries="neither"
             )
         if self.n_context is not None:
             check_scalar(self.n_context, "n_context", Integral, min_val=1)
         for name in ("max_iter", "n_iter_no_change"):
             check_scalar(getattr(self, name), name, Integral, min_val=1)
         for name in ("tol", "alpha"):
-            check_scalar(getattr(self, name), name, Real, min_val=0)
+            check_number(getattr(self, name), name, min_val=0)
         fraction = self.validation_fraction
-        check_scalar(
+        check_number(
             fraction,
             "validation_fraction",
-            Real,
             min_val=0,
             max_val=1,
             include_boundaries="neither",

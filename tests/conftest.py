@@ -1,0 +1,9 @@
+"""Budgets of property tests: few, repeatable examples, or HYPOTHESIS_PROFILE=long."""
+
+import os
+
+from hypothesis import settings
+
+settings.register_profile("short", max_examples=25, deadline=None, derandomize=True, database=None)
+settings.register_profile("long", max_examples=1000, deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "short"))

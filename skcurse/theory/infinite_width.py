@@ -33,6 +33,8 @@ _RANGE = 12.0
 _COARSEST = np.linspace(-_RANGE, _RANGE, 17)
 # Resolved with 24 coefficients, integrated with 32 nodes.
 _TEST_ORDER, _ORDER = 24, 32
+# Rows that are resolved at a time: their curves take some megabytes.
+_TEST_ROWS = 512
 
 
 class GaussianNodes(NamedTuple):
@@ -83,7 +85,9 @@ def gaussian_nodes(X: ArrayLike, breaks: ArrayLike | None = None) -> GaussianNod
     X = np.asarray(X, dtype=np.float64)
     try:
         with np.errstate(over="ignore", invalid="ignore"):
-            needed = graded_panels(X, (-_RANGE, _RANGE), order=_TEST_ORDER).breaks
+            # Panels are halves of halves: what some rows need is a refinement of what others do.
+            blocks = [X[i : i + _TEST_ROWS] for i in range(0, len(X), _TEST_ROWS)] or [X]
+            needed = np.unique(np.concatenate([_needed_breaks(rows) for rows in blocks]))
     except ValueError as error:
         raise ValueError(
             "The windows' values are too large for the infinitely wide network: rescale them, for "
@@ -92,6 +96,11 @@ def gaussian_nodes(X: ArrayLike, breaks: ArrayLike | None = None) -> GaussianNod
     return nodes_on(
         np.union1d(_halvings(X), needed if breaks is None else np.union1d(breaks, needed))
     )
+
+
+def _needed_breaks(X: Array) -> Array:
+    """Find ends of panels that resolve these windows."""
+    return graded_panels(X, (-_RANGE, _RANGE), order=_TEST_ORDER).breaks
 
 
 def nodes_on(breaks: ArrayLike) -> GaussianNodes:
@@ -271,7 +280,7 @@ def infinite_width_attention(
     nodes : GaussianNodes
         From `gaussian_nodes`.
     block_bytes : int, default=2**27
-        Most bytes of temporaries beside an array of shape (n_samples, n_nodes).
+        Most bytes of temporaries beside the result.
     map : callable, default=map
         Applies a function to blocks of rows; a parallel one gives the same bits.
 
@@ -292,5 +301,11 @@ def infinite_width_attention(
     >>> infinite_width_attention(X, gaussian_nodes(X)).round(12)
     array([0.5])
     """
-    attention = last_step_attention(X, nodes.points, block_bytes=block_bytes, map=map)
-    return attention @ nodes.roots**2
+    X = np.asarray(X, dtype=np.float64)
+    step = max(1, block_bytes // (16 * len(nodes.points)))
+    w, mass, half = nodes.points, nodes.roots**2, block_bytes // 2
+    parts = [
+        last_step_attention(X[i : i + step], w, block_bytes=half, map=map) @ mass
+        for i in range(0, max(len(X), 1), step)
+    ]
+    return np.concatenate(parts)

@@ -71,7 +71,8 @@ def initial_network(
 
     References
     ----------
-    .. [1] Ke et al., "Curse of Attention", arXiv:2412.06061, Definitions D.1 and D.2, Assumption D.7.
+    .. [1] Ke et al., "Curse of Attention", arXiv:2412.06061, Definitions D.1, D.2 and
+       Assumption D.7.
 
     Examples
     --------

@@ -3,7 +3,8 @@
 import difflib
 import inspect
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pluggy
@@ -11,7 +12,7 @@ import pluggy
 from skcurse import hookspecs
 from skcurse.hookspecs import PROJECT
 
-__all__ = ["KINDS", "PluginError", "read_offers"]
+__all__ = ["KINDS", "Plugin", "PluginError", "find_clashes", "plugin_name", "read_offers"]
 
 # kind of object -> (how to call one, methods that its class needs)
 KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -26,6 +27,46 @@ class PluginError(ValueError):
 
     def __str__(self) -> str:
         return "; ".join(map(str, self.args))
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """One plugin and what became of it.
+
+    ``offers`` maps a kind to a mapping from names to objects. ``contested`` lists (kind, name) of
+    what it offers and another one offered first: for that it is broken.
+    """
+
+    name: str
+    distribution: str | None = None
+    version: str | None = None
+    state: str = "loaded"
+    error: str | None = None
+    offers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    contested: tuple[tuple[str, str], ...] = ()
+    source: object = None
+
+    def __str__(self) -> str:
+        origin = f"{self.distribution} {self.version}" if self.distribution else "run time"
+        if self.state == "absent":
+            origin = "not installed"
+        return f"plugin {self.name!r} ({origin})"
+
+
+def plugin_name(plugin: object) -> str:
+    """Return the name of a module, or that of an object's class."""
+    return str(getattr(plugin, "__name__", type(plugin).__qualname__))
+
+
+def find_clashes(
+    offers: Mapping[str, Mapping[str, Any]], others: Iterable[Plugin]
+) -> Iterator[tuple[str, str, Plugin]]:
+    """Yield (kind, name, owner) for what one of the others offers already."""
+    for owner in others:
+        for kind in KINDS:
+            for name in offers.get(kind, {}):
+                if name in owner.offers.get(kind, {}):
+                    yield kind, name, owner
 
 
 def _fault(kind: str, name: object, value: object) -> str | None:
@@ -48,7 +89,16 @@ def _fault(kind: str, name: object, value: object) -> str | None:
     if not isinstance(value, type):
         return f"{what} {name!r} is {reprlib.repr(value)}; offer a class, not an instance"
     missing = ", ".join(m for m in methods if not callable(getattr(value, m, None)))
-    return f"{what} {name!r}: class {value.__qualname__} has no {missing}" if missing else None
+    if missing:
+        return f"{what} {name!r}: class {value.__qualname__} has no {missing}"
+    try:
+        inspect.signature(value).bind()
+    except TypeError as error:
+        call = f"{value.__qualname__}() without arguments"
+        return f"{what} {name!r}: {call} must work, so give each a default: {error}"
+    except ValueError:  # a C class without a signature
+        return None
+    return None
 
 
 def read_offers(plugin: object) -> dict[str, dict[str, Any]]:
@@ -85,7 +135,7 @@ def read_offers(plugin: object) -> dict[str, dict[str, Any]]:
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(hookspecs)
     try:
-        manager.register(plugin, name=getattr(plugin, "__name__", type(plugin).__qualname__))
+        manager.register(plugin, name=plugin_name(plugin))
         manager.check_pending()
     except pluggy.PluginValidationError as error:
         message = " ".join(str(error).split())
@@ -100,7 +150,11 @@ def read_offers(plugin: object) -> dict[str, dict[str, Any]]:
     faults: list[str | None] = []
     for kind, (what, _) in KINDS.items():
         offers[kind] = {}
-        for mapping in getattr(manager.hook, f"{PROJECT}_{kind}")():
+        hook = getattr(manager.hook, f"{PROJECT}_{kind}")
+        answers = hook()
+        if len(answers) < len(hook.get_hookimpls()):  # pluggy leaves a None out
+            faults.append(f"{PROJECT}_{kind} returned None: did it forget to return its mapping?")
+        for mapping in answers:
             if not isinstance(mapping, Mapping):
                 faults.append(f"{PROJECT}_{kind} returned {reprlib.repr(mapping)}, not a mapping")
                 continue

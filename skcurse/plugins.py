@@ -6,8 +6,11 @@ or imported before the first look-up. Names are resolved in the parent process, 
 travel to workers: a worker never looks up a name.
 
 Environment variables, read at the first look-up: ``SKCURSE_PLUGINS``, a comma-separated list of the
-entry points to load ("" for none), and ``SKCURSE_STRICT_PLUGINS=1``, which makes a broken plugin an
-error instead of a warning.
+entry points to load ("" for none), and ``SKCURSE_STRICT_PLUGINS=1``, which makes a broken plugin,
+or an allowed one that is not installed, an error instead of a warning.
+
+Of two plugins that offer one name the later, by its own name, is broken, and asking for the name is
+an error: nobody wins in silence. A built-in keeps its name.
 """
 
 import difflib
@@ -16,19 +19,20 @@ import os
 import threading
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib import metadata
 from importlib.metadata import EntryPoint
 from typing import Any
 
 from skcurse.hookspecs import PROJECT, hookimpl
-from skcurse.offers import KINDS, PluginError, read_offers
+from skcurse.offers import KINDS, Plugin, PluginError, find_clashes, plugin_name, read_offers
 from skcurse.scorer import DiagnosticScorer, summarise
 
 __all__ = [
     "PluginError",
+    "describe_unknown",
     "get_data_models",
     "get_diagnostics",
     "get_estimators",
@@ -40,46 +44,35 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class _Plugin:
-    """One plugin and what became of it; ``offers`` maps a kind to a mapping of names."""
-
-    name: str
-    distribution: str | None = None
-    version: str | None = None
-    state: str = "loaded"
-    error: str | None = None
-    offers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    source: object = None
-
-    def __str__(self) -> str:
-        origin = f"{self.distribution} {self.version}" if self.distribution else "run time"
-        return f"plugin {self.name!r} ({origin})"
-
-
 @dataclass
 class _State:
     """Everything this process knows; ``plugins`` is None until the first look-up."""
 
     entry_points: tuple[EntryPoint, ...] | None = None
-    plugins: tuple[_Plugin, ...] | None = None
+    plugins: tuple[Plugin, ...] | None = None
     loading: bool = False
     strict: bool = False
 
 
 _state = _State()
 _lock = threading.RLock()
+_FAULTY = ("broken", "absent")  # states that are told, or in strict mode an error
 
 
-def _refuse_clashes(plugin: _Plugin, others: Iterable[_Plugin]) -> None:
+def _refuse_clashes(plugin: Plugin, others: Iterable[Plugin]) -> None:
     """Raise if `plugin` has the name of another one, or offers a name that another one offers."""
+    hint = ""
+    if plugin.distribution is None:  # say, a cell of a notebook that is run again
+        hint = ": unregister({!r}) first, or give register another name="
     for other in others:
         if other.state == "loaded" and other.name == plugin.name:
-            raise PluginError(f"{plugin} has the name of {other}")
-        for kind, (what, _) in KINDS.items():
-            for name in plugin.offers.get(kind, {}):
-                if name in other.offers.get(kind, {}):
-                    raise PluginError(f"{what} {name!r} of {plugin} is already offered by {other}")
+            raise PluginError(f"{plugin} has the name of {other}{hint.format(other.name)}")
+    faults = [
+        f"{KINDS[kind][0]} {name!r} of {plugin} is already offered by {owner}"
+        for kind, name, owner in find_clashes(plugin.offers, others)
+    ]
+    if faults:
+        raise PluginError(*faults)
 
 
 # ------------------------------------------------------------------------------ loading
@@ -87,6 +80,8 @@ def _cause(error: BaseException) -> str:
     """One line: type, message, and the place in the plugin that raised."""
     if isinstance(error, PluginError):
         return str(error)
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"
     frames = traceback.extract_tb(error.__traceback__)
     machinery = ("<", __file__, os.path.dirname(importlib.__file__))
     own = [f for f in frames if not f.filename.startswith(machinery)]
@@ -94,11 +89,9 @@ def _cause(error: BaseException) -> str:
     return f"{summarise(error)}{place}"
 
 
-def _read_entry_point(
-    entry: EntryPoint, allowed: set[str] | None, others: list[_Plugin]
-) -> _Plugin:
+def _read_entry_point(entry: EntryPoint, allowed: set[str] | None, others: list[Plugin]) -> Plugin:
     """Import and check one entry point; whatever it raises becomes its state."""
-    plugin = _Plugin(entry.name)
+    plugin = Plugin(entry.name)
     if entry.dist is not None:
         plugin = replace(plugin, distribution=entry.dist.name, version=entry.dist.version)
     if allowed is not None and entry.name not in allowed:
@@ -108,11 +101,17 @@ def _read_entry_point(
         plugin = replace(plugin, source=source, offers=read_offers(source))
         _refuse_clashes(plugin, others)
     except (Exception, SystemExit) as error:
-        return replace(plugin, state="broken", error=_cause(error), offers={})
+        contested = tuple(
+            (kind, name)
+            for kind, name, owner in find_clashes(plugin.offers, others)
+            if owner.name != PROJECT  # a built-in keeps its name
+        )
+        broken = replace(plugin, state="broken", error=_cause(error))
+        return replace(broken, contested=contested, offers={})
     return plugin
 
 
-def _load(state: _State) -> tuple[_Plugin, ...]:
+def _load(state: _State) -> tuple[Plugin, ...]:
     """Load everything once; later calls, and other threads, get the same tuple."""
     with _lock:
         if state.plugins is not None:
@@ -129,37 +128,33 @@ def _load(state: _State) -> tuple[_Plugin, ...]:
             built_in = importlib.import_module("skcurse.builtin")
             offers = read_offers(built_in)
             version = importlib.import_module(PROJECT).__version__
-            plugins = [_Plugin(PROJECT, PROJECT, version, offers=offers, source=built_in)]
+            plugins = [Plugin(PROJECT, PROJECT, version, offers=offers, source=built_in)]
             found = state.entry_points
             if found is None:
                 found = tuple(metadata.entry_points(group=PROJECT))
             for entry in sorted(found, key=lambda e: (e.name, e.dist.name if e.dist else "")):
                 plugins.append(_read_entry_point(entry, allowed, plugins))
+            for name in sorted((allowed or set()) - {plugin.name for plugin in plugins} - {""}):
+                reason = "SKCURSE_PLUGINS names it, and nothing of this name is installed"
+                plugins.append(Plugin(name, state="absent", error=reason))
             state.plugins = tuple(plugins)
         finally:
             state.loading = False
-        messages = [
-            f"skcurse {plugin} is not used: {plugin.error}"
-            for plugin in plugins
-            if plugin.state == "broken" and not state.strict
-        ]
-        if absent := sorted((allowed or set()) - {plugin.name for plugin in plugins} - {""}):
-            messages.append(
-                f"SKCURSE_PLUGINS names {absent}, and nothing of this name is installed"
-            )
-        for message in messages:
-            warnings.warn(message, stacklevel=5)  # the caller of get_...
+        for plugin in plugins:
+            if plugin.state in _FAULTY and not state.strict:
+                message = f"skcurse {plugin} is not used: {plugin.error}"
+                warnings.warn(message, stacklevel=5)  # the caller of get_...
         return state.plugins
 
 
-def _loaded() -> tuple[_Plugin, ...]:
+def _loaded() -> tuple[Plugin, ...]:
     """Every plugin; in strict mode a broken one is an error."""
     state = _state
     plugins = state.plugins
     if plugins is None:
         plugins = _load(state)
-    if state.strict and (broken := [p for p in plugins if p.state == "broken"]):
-        raise PluginError(*(f"{p} is broken: {p.error}" for p in broken))
+    if state.strict and (faulty := [p for p in plugins if p.state in _FAULTY]):
+        raise PluginError(*(f"{p} is {p.state}: {p.error}" for p in faulty))
     return plugins
 
 
@@ -198,10 +193,10 @@ def register(plugin: object, name: str | None = None) -> str:
     >>> plugins.unregister("mine")
     """
     if name is None:
-        name = str(getattr(plugin, "__name__", type(plugin).__qualname__))
+        name = plugin_name(plugin)
     with _lock:
         plugins = _loaded()
-        candidate = _Plugin(name, offers=read_offers(plugin), source=plugin)
+        candidate = Plugin(name, offers=read_offers(plugin), source=plugin)
         _refuse_clashes(candidate, plugins)
         _state.plugins = (*plugins, candidate)
     return name
@@ -218,10 +213,12 @@ def unregister(plugin: object) -> None:
     Raises
     ------
     ValueError
-        If no such plugin is registered.
+        If no such plugin is registered, or it is skcurse's own.
     """
     with _lock:
         plugins = _loaded()
+        if plugin in (PROJECT, plugins[0].source):
+            raise ValueError("The built-in plugin 'skcurse' cannot be unregistered.")
         rest = tuple(
             p
             for p in plugins
@@ -268,9 +265,9 @@ def report() -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        Keys "name", "distribution", "version" (None where unknown), "state" ("loaded", "blocked"
-        or "broken"), "data_models", "diagnostics", "estimators" (lists of names), "error" (None or
-        one line). Ready for `json.dumps`.
+        Keys "name", "distribution", "version" (None where unknown), "state" ("loaded", "blocked",
+        "broken" or "absent"), "data_models", "diagnostics", "estimators" (lists of names), "error"
+        (None or one line). Ready for `json.dumps`.
 
     Examples
     --------
@@ -295,9 +292,10 @@ def report() -> list[dict[str, Any]]:
 
 
 # ------------------------------------------------------------------------------ resolving names
-def _unknown(kind: str, name: object, plugins: Iterable[_Plugin], table: Iterable[str]) -> str:
-    """Tell what is there instead, and who might have offered `name`."""
-    what, known = KINDS[kind][0], sorted(table)
+def describe_unknown(kind: str, name: object, others: Iterable[str] = ()) -> str:
+    """Tell what is there instead of `name`, `others` included, and who might have offered it."""
+    plugins = _loaded()
+    what, known = KINDS[kind][0], sorted({*_resolve(kind, None), *others})
     lines = [f"Unknown {what} {name!r}."]
     if close := difflib.get_close_matches(str(name), known):
         lines.append(f"Did you mean {' or '.join(map(repr, close))}?")
@@ -318,12 +316,19 @@ def _resolve(kind: str, names: Iterable[str] | None) -> dict[str, Any]:
     """Names to objects, in the order asked for."""
     plugins = _loaded()
     table = {k: v for plugin in plugins for k, v in plugin.offers.get(kind, {}).items()}
+    contested = [(p, n) for p in plugins for k, n in p.contested if k == kind and n in table]
     if names is None:
-        return table
+        return {k: v for k, v in table.items() if k not in [name for _, name in contested]}
     names = [names] if isinstance(names, str) else list(names)
     for name in names:
         if name not in table:
-            raise ValueError(_unknown(kind, name, plugins, table))
+            raise ValueError(describe_unknown(kind, name))
+        if rivals := [plugin for plugin, n in contested if n == name]:
+            owners = [p for p in plugins if name in p.offers.get(kind, {})] + rivals
+            raise PluginError(
+                f"{KINDS[kind][0]} {name!r} is ambiguous: {' and '.join(map(str, owners))} offer "
+                "it. Leave all but one out: SKCURSE_PLUGINS lists the plugins to load."
+            )
     return {name: table[name] for name in names}
 
 

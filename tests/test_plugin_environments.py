@@ -312,7 +312,11 @@ def test_two_plugins_with_the_same_names(environment, tmp_path_factory):
     for row in rows[2:]:
         assert f"({row['distribution']} 1.0)" in row["error"]
         assert "'owner_a' (owner-a 1.0)" in row["error"]
-    assert env.script(USE, "one").split() == ["1.0", "1.0"]
+    used = env.run(env.python, "-c", textwrap.dedent(USE), "one")
+    assert used.returncode == 1
+    (line,) = [line for line in used.stderr.splitlines() if "'one' is ambiguous" in line]
+    assert "'owner_a' (owner-a 1.0) and plugin 'owner_b' (owner-b 1.0)" in line
+    assert env.script(USE, "sign_agreement")
 
 
 def test_allow_list(environment):

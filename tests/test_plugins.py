@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_regression
+from sklearn.ensemble import VotingRegressor
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, cross_validate
 
@@ -169,6 +170,11 @@ class WrongSignature:
         return {"alpha": alpha}
 
 
+class NeedsArguments(WhiteNoise):
+    def __init__(self, scale):
+        self.scale = scale
+
+
 REFUSED = {
     "class instead of instance": (Misspelt, "Misspelt is a class"),
     "nothing marked": (Unmarked(), "hookimpl"),
@@ -184,8 +190,13 @@ REFUSED = {
     "data model is an instance": (plugin(data_models={"a": WhiteNoise()}), "offer a class"),
     "data model is another class": (plugin(data_models={"a": Ridge}), "Ridge has no sample"),
     "estimator is an instance": (plugin(estimators={"a": Ridge()}), "offer a class"),
+    "forgets to return": (plugin(diagnostics=None), "skcurse_diagnostics returned None"),
+    "data model needs arguments": (
+        plugin(data_models={"a": NeedsArguments}), r"NeedsArguments\(\) without .*'scale'"
+    ),
+    "estimator needs arguments": (plugin(estimators={"a": VotingRegressor}), "'estimators'"),
     "estimator cannot predict": (plugin(estimators={"a": WhiteNoise}), "no fit, predict"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("bad", "message"), REFUSED.values(), ids=REFUSED)
@@ -241,8 +252,17 @@ def test_a_clash_with_a_built_in(kind, name, value):
 def test_the_same_plugin_twice():
     mine = plugin(data_models={})
     register(mine, name="mine")
-    with pytest.raises(PluginError, match="'mine'"):
+    with pytest.raises(PluginError, match=r"'mine'.*unregister\('mine'\) first, or .* name="):
         register(mine, name="mine")
+
+
+def test_the_built_ins_stay():
+    from skcurse import builtin
+
+    for ours in ("skcurse", builtin):
+        with pytest.raises(ValueError, match="cannot be unregistered"):
+            unregister(ours)
+    assert "residual_ssm" in get_data_models()
 
 
 @pytest.mark.parametrize("stranger", ["nobody", None, object()])
@@ -285,7 +305,7 @@ BROKEN = {
     "import raises": ("1 / 0", r"ZeroDivisionError: division by zero \(.*broken.py, line 2\)"),
     "import exits": ("raise SystemExit(3)", "SystemExit: 3"),
     "imports what is missing": ("import no_such_thing", "No module named 'no_such_thing'"),
-    "does not parse": ("def", "SyntaxError"),
+    "does not parse": ("\ndef", r"SyntaxError: .* \(.*broken.py, line 3\)"),
     "raises an error without words": (
         "class E(Exception):\n    __str__ = None\nraise E", r"E: <exception str\(\) failed>"
     ),
@@ -297,7 +317,10 @@ BROKEN = {
     "wrong signature": ("@host.hookimpl\ndef skcurse_diagnostics(x):\n    return {}", "'x'"),
     "wrong type": ("@host.hookimpl\ndef skcurse_estimators():\n    return {'d': dict}", "no fit"),
     "looks names up while imported": ("host.get_diagnostics()", "while plugins are being imported"),
-    "clash": (DIAGNOSTIC.format("aaa"), "'aaa' of plugin 'broken'.*already offered by .*'aaa'"),
+    "clash": (
+        DIAGNOSTIC.format("sign_agreement"),
+        "'sign_agreement' of plugin 'broken'.*already offered by plugin 'skcurse'",
+    ),
 }  # fmt: skip
 
 
@@ -328,6 +351,26 @@ def test_a_broken_plugin_is_named_and_costs_nobody_else(module, monkeypatch, sou
             with pytest.raises(PluginError, match=f"plugin 'broken'.*{message}"):
                 get_diagnostics()
         assert {row["state"] for row in report()} == {"loaded", "broken"}  # the report still works
+
+
+def test_a_name_that_two_plugins_offer_is_nobodys(module):
+    entries = [module(name, DIAGNOSTIC.format("shared")) for name in ("one", "two", "three")]
+    with isolated_plugins(entry_points=[*entries, module("zzz", DIAGNOSTIC.format("zzz"))]):
+        with pytest.warns(UserWarning, match="'shared' of plugin .* already offered by .*'one'"):
+            names = get_diagnostics()
+        assert "shared" not in names
+        assert {"zzz", "sign_agreement"} <= set(names)
+        with pytest.raises(PluginError, match=r"'shared' is ambiguous: .*'one'.*'three'.*'two'"):
+            get_diagnostics("shared")
+        states = [row["state"] for row in report()[1:]]
+        assert states == ["loaded", "broken", "broken", "loaded"]
+
+
+def test_a_built_in_keeps_a_name_that_a_plugin_claims(module):
+    entries = [module(name, DIAGNOSTIC.format("sign_agreement")) for name in ("one", "two")]
+    with isolated_plugins(entry_points=entries), pytest.warns(UserWarning, match="plugin 'one'"):
+        (scorer,) = get_diagnostics("sign_agreement").values()
+    assert scorer.function.__module__.startswith("skcurse.")
 
 
 def test_one_try_for_each_entry_point(module):
@@ -374,7 +417,14 @@ def test_allow_list(module, monkeypatch, value, loaded):
 
 def test_an_allowed_plugin_that_is_not_there_is_told(monkeypatch):
     monkeypatch.setenv("SKCURSE_PLUGINS", "ghost")
-    with isolated_plugins(), pytest.warns(UserWarning, match="SKCURSE_PLUGINS.*'ghost'"):
+    with isolated_plugins():
+        with pytest.warns(
+            UserWarning, match=r"'ghost' \(not installed\).*SKCURSE_PLUGINS names it"
+        ):
+            get_diagnostics()
+        assert [(row["name"], row["state"]) for row in report()[1:]] == [("ghost", "absent")]
+    monkeypatch.setenv("SKCURSE_STRICT_PLUGINS", "1")
+    with isolated_plugins(), pytest.raises(PluginError, match="'ghost'"):
         get_diagnostics()
 
 

@@ -248,7 +248,7 @@ def test_everything_wrong_is_told_in_one_call():
     plugin = Plugin(
         {"rude": TooFewRows, "residual_ssm": Sound},
         {"raises": raises, "random": random},
-        {"poor": PoorlyMade, "demanding": NeedsArgumentsToo},
+        {"poor": PoorlyMade},
     )
     with pytest.raises(AssertionError) as error:
         check_plugin(plugin)
@@ -259,16 +259,10 @@ def test_everything_wrong_is_told_in_one_call():
         "diagnostic 'raises': on LinearRegression it raised ValueError: not today",
         "diagnostic 'random': on LinearRegression two calls differ",
         "estimator 'poor': check_",
-        "estimator 'demanding': NeedsArgumentsToo() raised",
     ):
         assert f"\n- {message}" in text
     n_problems = text.count("\n- ")
     assert f"Plugin has {n_problems} problem(s)" in text
-
-
-class NeedsArgumentsToo(Ridge):
-    def __init__(self, alpha):
-        self.alpha = alpha
 
 
 def test_types_that_are_refused_are_told_as_problems():

@@ -7,6 +7,7 @@ the two sides are timed in turn, in one process.
 import time
 
 import numpy as np
+from measure import print_header, print_row, ratio_row, take_turns
 
 from skcurse.theory.icl_population import population_descent, population_gradient
 
@@ -36,18 +37,8 @@ def rates_of_counts(logits, p, counts, query):
     return p[query] * rates
 
 
-def seconds(function, repeats):
-    """Median wall time of `function`."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return float(np.median(times))
-
-
-def compare(name, logits, p, n_context, query=0):
-    """Print one row: exact time, and times of two Monte Carlos at 1 % of the rates' norm."""
+def race(logits, p, n_context, rounds, query=0):
+    """Times of the exact gradient and of two Monte Carlos at 1 % of the rates' norm."""
     rng = np.random.default_rng(0)
     pilot = rates_of_counts(logits, p, sampled_counts(p, n_context, 400, rng), query)
     exact = population_gradient(logits, p, n_context, query).rates
@@ -58,35 +49,42 @@ def compare(name, logits, p, n_context, query=0):
         return rates_of_counts(logits, p, counts(p, n_context, timed, rng), query).mean(axis=0)
 
     # Long samples are timed on a part: their cost is proportional to the number of draws.
-    sides = {
-        "exact": (lambda: population_gradient(logits, p, n_context, query), 1.0),
-        "counts": (lambda: sample(sampled_counts, min(n_draws, 2000)), max(1, n_draws / 2000)),
-        "tokens": (lambda: sample(tokenwise_counts, min(n_draws, 20)), max(1, n_draws / 20)),
+    parts = {"counts": min(n_draws, 2000), "tokens": min(n_draws, 20)}
+    contenders = {
+        "exact": lambda: population_gradient(logits, p, n_context, query),
+        "counts": lambda: sample(sampled_counts, parts["counts"]),
+        "tokens": lambda: sample(tokenwise_counts, parts["tokens"]),
     }
-    times = {side: [] for side in sides}
-    for _ in range(5):
-        for side, (function, scale) in sides.items():
-            times[side].append(scale * seconds(function, 20 if side == "exact" else 2))
-    t = {side: 1e3 * np.median(values) for side, values in times.items()}
-    print(
-        f"{name:26s} K={p.size:4d} N={n_context:7d} exact {t['exact']:6.3f} ms |"
-        f" {n_draws:6d} draws:"
-        f" counts {t['counts']:8.2f} ms ratio {t['counts'] / t['exact']:7.1f},"
-        f" tokens {t['tokens']:9.1f} ms ratio {t['tokens'] / t['exact']:8.0f}"
-    )
+    times = take_turns(contenders, rounds, seconds=0.05)
+    for side, part in parts.items():
+        times[side] = [n_draws / part * t for t in times[side]]
+    return times
+
+
+def rows(rounds=5):
+    """Rows of the table: Monte Carlo from drawn counts, and token by token."""
+    found = []
+    for k, n in [(10, 100), (50, 5000), (200, 100_000)]:
+        rng = np.random.default_rng(k)
+        trained = np.append(np.log(k) + 3, np.full(k - 1, -0.1))
+        cases = {
+            "distinct": (rng.normal(size=k), rng.dirichlet(np.ones(k))),
+            "untrained": (np.zeros(k), np.full(k, 1 / k)),
+            "trained": (trained, np.full(k, 1 / k)),
+        }
+        for case, (logits, p) in cases.items():
+            times = race(logits, p, n, rounds)
+            for peer in ("counts", "tokens"):
+                label = f"ICL rates, K = {k}, N = {n}, {case}"
+                found.append(ratio_row(label, times, "exact", [peer]))
+    return found
 
 
 def main():
-    """Print the gradient table and the time of 10,000 steps of the imbalanced problem."""
-    print("Gradient for one query feature, and Monte Carlo to 1 % of the norm of its rates.")
-    print("Prompts whose query is another feature are not counted; with them, divide by p[query].")
-    for k, n in [(10, 100), (50, 5000), (200, 100_000)]:
-        rng = np.random.default_rng(k)
-        dirichlet = rng.dirichlet(np.ones(k))
-        trained = np.append(np.log(k) + 3, np.full(k - 1, -0.1))
-        compare("all p and logits distinct", rng.normal(size=k), dirichlet, n)
-        compare("balanced, untrained", np.zeros(k), np.full(k, 1 / k), n)
-        compare("balanced, trained", trained, np.full(k, 1 / k), n)
+    """Print the table of gradients and the time of 10,000 steps of the imbalanced problem."""
+    print_header()
+    for row in rows():
+        print_row(row)
     p = np.append(0.5, np.full(49, 0.5 / 49))
     start = time.perf_counter()
     population_descent(p, 5000, learning_rate=1.0, n_iter=10_000)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from measure import surroundings
+from measure import ratio_row, surroundings
 
 from skcurse.datasets import fetch_ett, make_windows
 from skcurse.estimators.residual_linear import ResidualLinearRegressor
@@ -120,7 +120,7 @@ def cell(name: str, values: np.ndarray, horizon: int, rounds: int, peer: bool) -
         if peer:
             theirs.append(trained(values, horizon, LEARNING_RATE[name], seed))
     row = {
-        "what": f"{name}, horizon {horizon}",
+        "what": f"NLinear {name}, horizon {horizon}",
         "published": PUBLISHED[name][horizon],
         "mse": ours[0].whole_batches,
         "mse_all_windows": float(ours[0].errors.mean()),
@@ -134,10 +134,24 @@ def cell(name: str, values: np.ndarray, horizon: int, rounds: int, peer: bool) -
     return row
 
 
+def rows(rounds: int = 5) -> list[dict]:
+    """Rows of the common table: the shortest and the longest horizon of each file."""
+    found = []
+    for name in PUBLISHED:
+        values = series(name)
+        for horizon in (96, 720):
+            row = cell(name, values, horizon, rounds, peer=True)
+            times = {"skcurse": row["seconds"], "torch, Adam": row["torch_seconds"]}
+            notes = {key: row[key] for key in ("published", "mse", "mse_all_windows")}
+            line = ratio_row(row["what"], times, "skcurse", ["torch, Adam"])
+            found.append(line | {"notes": notes | {"torch mse": min(row["torch_mse"])}})
+    return found
+
+
 def print_row(row: dict) -> None:
     """Print one line of the table."""
     line = (
-        f"{row['what']:<20} {row['published']:>9.3f} {row['mse']:>9.4f} "
+        f"{row['what']:<28} {row['published']:>9.3f} {row['mse']:>9.4f} "
         f"{row['mse_all_windows']:>9.4f} {statistics.median(row['seconds']):>9.2f}"
     )
     if "ratios" in row:
@@ -155,7 +169,7 @@ def main() -> None:
     parser.add_argument("--json", metavar="FILE", help="write everything measured to FILE")
     options = parser.parse_args()
     heads = ["published", "mse", "all", "seconds", "torch mse", "torch s"]
-    print(" " * 20, *(f"{head:>9}" for head in heads), f"{'ratio: min, median, max':>26}")
+    print(" " * 28, *(f"{head:>9}" for head in heads), f"{'ratio: min, median, max':>26}")
     rows = []
     for name, horizons in PUBLISHED.items():
         values = series(name)

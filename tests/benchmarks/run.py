@@ -2,22 +2,33 @@
 
 Run as ``python tests/benchmarks/run.py [--quick] [--json FILE] [--threads N]``. A ratio is the best
 peer's time over ours, round by round: above 1 this package is faster. In the rows "GD step grows"
-the large problem takes the peer's place: 1 is a cost that does not grow.
+the large problem takes the peer's place: 1 is a cost that does not grow. With SKCURSE_ETT_DIR set
+to the folder of the ETT files, NLinear is fitted too.
 """
 
 import argparse
 import json
+import os
 from pathlib import Path
 
 import attention_large
 import attention_step
+import icl_population_speed
+import nlinear_ett
 import ntk_spectrum
 import predict_compression
+import softmax_icl_step
 import torch
 from measure import print_header, print_row, surroundings
 from threadpoolctl import threadpool_limits
 
-PARTS = [attention_step, ntk_spectrum, predict_compression]
+PARTS = [
+    attention_step,
+    ntk_spectrum,
+    predict_compression,
+    softmax_icl_step,
+    icl_population_speed,
+]
 
 
 def main() -> None:
@@ -32,6 +43,8 @@ def main() -> None:
         torch.set_num_threads(options.threads)
     if options.quick:
         attention_step.SHAPES = attention_step.SHAPES[:1]
+    if "SKCURSE_ETT_DIR" in os.environ and not options.quick:
+        PARTS.append(nlinear_ett)
     found = []
     about = surroundings()
     for name, value in about.items():

@@ -2,13 +2,10 @@
 
 Run as ``python tests/benchmarks/softmax_icl_step.py``. Contenders take turns within one process,
 all in double precision and with the threads the machine has; each peer is the best of several
-chunk sizes, with the gradient written out by hand and by its automatic differentiation. Reported
-are the median and the least time over rounds, and the ratio of the better peer to this package.
+chunk sizes, with the gradient written out by hand and by its automatic differentiation.
 """
 
-import argparse
 import os
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -18,12 +15,16 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 from jax import lax
+from measure import Times, print_header, print_row, ratio_row, take_turns
 from threadpoolctl import ThreadpoolController
 
 from skcurse.theory.counted_prompts import count_prompts
 from skcurse.theory.softmax_icl import loss_gradient
 
 jax.config.update("jax_enable_x64", True)
+
+# (prompts, N, d) and the number of distinct tokens, None for all distinct
+SHAPES = [((4096, 128, 32), 32), ((4096, 128, 32), None), ((1024, 1024, 64), None)]
 
 Arrays = tuple[np.ndarray, ...]  # tokens (P, N, d), labels (P, N), query (P, d), target (P,), Q
 
@@ -115,53 +116,35 @@ def jax_step(arrays: Arrays, chunk: int, by_hand: bool) -> Callable[[], np.ndarr
     return lambda: np.asarray(total(query_key, *chunks))
 
 
-def race(steps: dict[str, Callable], rounds: int) -> dict[str, np.ndarray]:
-    """Times of each contender, taken in turns."""
-    times = {name: np.empty(rounds + 1) for name in steps}
-    for i in range(rounds + 1):
-        for name, step in steps.items():
-            start = time.perf_counter()
-            step()
-            times[name][i] = time.perf_counter() - start
-    return {name: t[1:] for name, t in times.items()}  # the first round warms up
-
-
-def compare(shape: tuple[int, int, int], vocabulary: int | None, rounds: int) -> None:
-    arrays = problem(*shape, vocabulary)
-    chunks = [c for c in (8, 32, 128, 512, shape[0]) if c <= shape[0]]
+def race(arrays: Arrays, rounds: int) -> tuple[Times, list[str]]:
+    """Times of ours and of the best variant of each peer, taken in turns; names of the peers."""
+    n = len(arrays[0])
     steps = {"skcurse": ours(arrays)}
     for peer, make in (("torch", torch_step), ("jax", jax_step)):
         for by_hand in (True, False):
-            for chunk in chunks:
+            for chunk in (c for c in (8, 32, 128, 512, n) if c <= n):
                 kind = "by hand" if by_hand else "autodiff"
                 steps[f"{peer} {kind}, chunks of {chunk}"] = make(arrays, chunk, by_hand)
     reference = steps["skcurse"]()
     for name, step in steps.items():
         np.testing.assert_allclose(step(), reference, rtol=0, atol=1e-13, err_msg=name)
     # A short race chooses each peer's best variant; only these go into the measured one.
-    trial = {name: t.min() for name, t in race(steps, 3).items()}
+    trial = {name: min(t) for name, t in take_turns(steps, 3, seconds=0.0).items()}
     best = [min((n for n in trial if n.startswith(p)), key=trial.get) for p in ("torch", "jax")]
-    times = race({name: steps[name] for name in ["skcurse", *best]}, rounds)
-    kind = "distinct tokens" if vocabulary is None else f"{vocabulary} repeated tokens"
-    print(f"(prompts, N, d) = {shape}, {kind}")
-    for name, t in times.items():
-        print(f"  median {1e3 * np.median(t):8.2f} ms, least {1e3 * t.min():8.2f} ms  {name}")
-    for statistic in (np.median, np.min):
-        value = {name: statistic(t) for name, t in times.items()}
-        ratio = min(value[n] for n in best) / value["skcurse"]
-        print(f"  better peer / skcurse, {statistic.__name__}: {ratio:.2f}")
+    return take_turns({name: steps[name] for name in ["skcurse", *best]}, rounds), best
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--small", action="store_true", help="an eighth of the prompts")
-    options = parser.parse_args()
-    scale = 8 if options.small else 1
-    compare((4096 // scale, 128, 32), 32, options.rounds)
-    compare((4096 // scale, 128, 32), None, options.rounds)
-    compare((1024 // scale, 1024, 64), None, options.rounds)
+def rows(rounds: int = 5) -> list[dict]:
+    """Rows of the table."""
+    found = []
+    for shape, vocabulary in SHAPES:
+        times, peers = race(problem(*shape, vocabulary), rounds)
+        kind = "distinct" if vocabulary is None else f"{vocabulary} repeated"
+        found.append(ratio_row(f"ICL step, {shape}, {kind}", times, "skcurse", peers))
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    print_header()
+    for row in rows():
+        print_row(row)

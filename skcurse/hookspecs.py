@@ -26,7 +26,13 @@ def skcurse_data_models() -> Mapping[str, type[Any]]:  # type: ignore[empty-body
     -------
     mapping of str to class
         Subclasses of :class:`skcurse.datasets.DataModel`, or classes with its ``sample``,
-        ``get_params`` and ``set_params``.
+        ``get_params`` and ``set_params``. They can be constructed without arguments.
+
+    Notes
+    -----
+    ``_sample(n_samples, shift, rng)`` returns new arrays: X of shape (n_samples, n_features) and y
+    of shape (n_samples,) or (n_samples, n_outputs), finite floats. `rng` is a
+    `numpy.random.RandomState`. A method ``reference_risks(shift)`` may give closed-form risks.
 
     Examples
     --------
@@ -49,7 +55,13 @@ def skcurse_diagnostics() -> Mapping[str, Callable[..., float]]:  # type: ignore
     -------
     mapping of str to callable
         Functions ``(estimator, X, y) -> float``: the fitted estimator and the held-out rows. They
-        return nan where they do not apply, and change none of their arguments.
+        return nan where they do not apply.
+
+    Notes
+    -----
+    A diagnostic must change none of its arguments. Only NumPy arrays and pandas objects are
+    protected, since copying the rest would cost every user: `skcurse.testing.check_diagnostic`
+    tells. Named in ``refit`` of a search it is maximised, like every scorer.
 
     Examples
     --------
@@ -70,7 +82,8 @@ def skcurse_estimators() -> Mapping[str, type[Any]]:  # type: ignore[empty-body]
     Returns
     -------
     mapping of str to class
-        scikit-learn regressors that can be constructed without arguments.
+        scikit-learn regressors that can be constructed without arguments, so every parameter has
+        a default.
 
     Examples
     --------

@@ -38,6 +38,7 @@ __all__ = [
     "get_estimators",
     "hookimpl",
     "isolated_plugins",
+    "loaded_plugins",
     "register",
     "report",
     "unregister",
@@ -147,7 +148,7 @@ def _load(state: _State) -> tuple[Plugin, ...]:
         return state.plugins
 
 
-def _loaded() -> tuple[Plugin, ...]:
+def loaded_plugins() -> tuple[Plugin, ...]:
     """Every plugin; in strict mode a broken one is an error."""
     state = _state
     plugins = state.plugins
@@ -195,7 +196,7 @@ def register(plugin: object, name: str | None = None) -> str:
     if name is None:
         name = plugin_name(plugin)
     with _lock:
-        plugins = _loaded()
+        plugins = loaded_plugins()
         candidate = Plugin(name, offers=read_offers(plugin), source=plugin)
         _refuse_clashes(candidate, plugins)
         _state.plugins = (*plugins, candidate)
@@ -216,7 +217,7 @@ def unregister(plugin: object) -> None:
         If no such plugin is registered, or it is skcurse's own.
     """
     with _lock:
-        plugins = _loaded()
+        plugins = loaded_plugins()
         if plugin in (PROJECT, plugins[0].source):
             raise ValueError("The built-in plugin 'skcurse' cannot be unregistered.")
         rest = tuple(
@@ -294,7 +295,7 @@ def report() -> list[dict[str, Any]]:
 # ------------------------------------------------------------------------------ resolving names
 def describe_unknown(kind: str, name: object, others: Iterable[str] = ()) -> str:
     """Tell what is there instead of `name`, `others` included, and who might have offered it."""
-    plugins = _loaded()
+    plugins = loaded_plugins()
     what, known = KINDS[kind][0], sorted({*_resolve(kind, None), *others})
     lines = [f"Unknown {what} {name!r}."]
     if close := difflib.get_close_matches(str(name), known):
@@ -314,7 +315,7 @@ def describe_unknown(kind: str, name: object, others: Iterable[str] = ()) -> str
 
 def _resolve(kind: str, names: Iterable[str] | None) -> dict[str, Any]:
     """Names to objects, in the order asked for."""
-    plugins = _loaded()
+    plugins = loaded_plugins()
     table = {k: v for plugin in plugins for k, v in plugin.offers.get(kind, {}).items()}
     contested = [(p, n) for p in plugins for k, n in p.contested if k == kind and n in table]
     if names is None:

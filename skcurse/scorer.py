@@ -25,7 +25,12 @@ def _as_float(value: Any) -> float | None:
 
 
 def _read_only(array: Any) -> Any:
-    """View of an array through which it cannot be changed: the next scorer sees the same rows."""
+    """View through which an array cannot be changed, so that the next scorer sees the same rows.
+
+    A shallow copy protects a pandas object, which copies on write. Nothing else is protected.
+    """
+    if hasattr(array, "iloc"):
+        return array.copy(deep=False)
     if type(array) is not np.ndarray:
         return array
     view = array.view()
@@ -82,7 +87,8 @@ class DiagnosticScorer:
     name : str
         Its name, for messages.
     function : callable (estimator, X, y) -> float
-        The diagnostic. Arrays reach it read-only.
+        The diagnostic. NumPy arrays reach it read-only, pandas objects as shallow copies; the
+        estimator, lists and everything else it must leave as they are.
 
     Notes
     -----

@@ -9,26 +9,31 @@ A plugin's whole test file can be::
 
     def test_plugin():
         check_plugin(my_plugin)
+
+`skcurse.testing` is imported by name: ``import skcurse`` alone does not load it.
 """
 
 import pickle
+import traceback
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
-from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import joblib
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import clone, is_regressor
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.estimator_checks import check_estimator
 
-from skcurse.offers import KINDS, PluginError, read_offers
-from skcurse.plugins import get_data_models, get_diagnostics, get_estimators
-from skcurse.scorer import DiagnosticScorer
+from skcurse.datasets._base import is_series, sample_fault
+from skcurse.offers import KINDS, PluginError, find_clashes, plugin_name, read_offers
+from skcurse.plugins import get_estimators, loaded_plugins
+from skcurse.scorer import DiagnosticScorer, summarise
 
 __all__ = ["check_data_model", "check_diagnostic", "check_plugin"]
 
@@ -67,7 +72,9 @@ def check_plugin(
     ...         return {"median_error": get_scorer("neg_median_absolute_error")}
     >>> check_plugin(Plugin())
     """
-    _raise_all(type(plugin).__name__, _plugin_problems(plugin, expected_failed_checks or {}))
+    _raise_all(
+        f"plugin {plugin_name(plugin)!r}", _plugin_problems(plugin, expected_failed_checks or {})
+    )
 
 
 def check_data_model(model: Any) -> None:
@@ -82,6 +89,12 @@ def check_data_model(model: Any) -> None:
     ------
     AssertionError
         If anything is wrong; the message lists all of it.
+
+    Warns
+    -----
+    UserWarning
+        If a shift gives the very sample of the training law, which may be right for these
+        parameters.
 
     Examples
     --------
@@ -141,20 +154,23 @@ def _plugin_problems(
     except Exception as error:
         yield f"a hook raised {error!r}"
         return
-    registered: list[Mapping[str, Any]]
-    diagnostics = {name: scorer.function for name, scorer in get_diagnostics().items()}
-    registered = [get_data_models(), diagnostics, get_estimators()]
-    for (kind, (what, _)), table in zip(KINDS.items(), registered, strict=True):
+    others = [other for other in loaded_plugins() if not _is_same(other.source, plugin)]
+    for kind, name, owner in find_clashes(offers, others):
+        yield f"{KINDS[kind][0]} {name!r}: the name is taken by {owner}"
+    for kind, (what, _) in KINDS.items():
         for name, value in offers[kind].items():
-            other = table.get(name, value)
-            problems = [] if other is value else [f"the name is taken by {other!r}"]
             if kind == "data_models":
-                problems += _data_model_problems(value)
+                problems = _data_model_problems(value)
             elif kind == "diagnostics":
-                problems += _diagnostic_problems(value)
+                problems = _diagnostic_problems(value)
             else:
-                problems += _estimator_problems(value, expected_failed_checks.get(name))
+                problems = _estimator_problems(value, expected_failed_checks.get(name))
             yield from (f"{what} {name!r}: {problem}" for problem in problems)
+
+
+def _is_same(a: object, b: object) -> bool:
+    """Whether two plugins are one, say installed here and imported or made again by a test."""
+    return type(a) is type(b) and plugin_name(a) == plugin_name(b)
 
 
 def _estimator_problems(cls: type[Any], expected: Mapping[str, str] | None) -> Iterator[str]:
@@ -163,12 +179,18 @@ def _estimator_problems(cls: type[Any], expected: Mapping[str, str] | None) -> I
     except Exception as error:
         yield f"{cls.__name__}() raised {error!r}"
         return
+    if not is_regressor(estimator):
+        yield f"{cls.__name__} is no regressor: inherit from RegressorMixin"
+        return
     results = check_estimator(
         estimator, expected_failed_checks=expected, on_skip=None, on_fail=None
     )
     for result in results:
         if result["status"] == "failed":
-            yield f"{result['check_name']}: {result['exception']!r}"
+            failure = result["exception"]
+            frame = traceback.extract_tb(failure.__traceback__)[-1]
+            place = f"{Path(frame.filename).name}, line {frame.lineno}: {frame.line}"
+            yield f"{result['check_name']}: {summarise(failure)} ({place})"
 
 
 def _data_model_problems(model: Any) -> Iterator[str]:
@@ -186,24 +208,11 @@ def _data_model_problems(model: Any) -> Iterator[str]:
     if not isinstance(shifts, tuple) or not all(isinstance(shift, str) for shift in shifts):
         yield f"shifts must be a tuple of str, got {shifts!r}"
         shifts = ()
-    widths = []
+    if len(set(shifts)) < len(shifts) or {"", "study"} & set(shifts):
+        yield f"shifts must be distinct and neither '' nor 'study', got {shifts!r}"
     for shift in (None, *shifts):
-        try:
-            for n_samples in (1, 20):
-                X, y = model.sample(n_samples, shift=shift, random_state=0)
-                yield from _sample_problems(np.asarray(X), np.asarray(y), n_samples, shift)
-            again, other = (model.sample(20, shift=shift, random_state=seed) for seed in (0, 1))
-        except Exception as error:
-            yield f"sample(shift={shift!r}) raised {error!r}"
-            continue
-        if joblib.hash([X, y]) != joblib.hash(list(again)):
-            yield f"two samples with the same random_state differ (shift={shift!r})"
-        is_series = hasattr(model, "windows")  # one series, whatever the seed
-        if not is_series and joblib.hash([X, y]) == joblib.hash(list(other)):
-            yield f"two samples with different random_state are equal (shift={shift!r})"
-        widths.append(np.shape(X)[1:])
-    if any(a != b for a, b in pairwise(widths)):
-        yield f"the number of features depends on the shift: {widths}"
+        yield from _law_problems(model, shift)
+    yield from _shift_problems(model, shifts)
     for n_samples, shift in ((0, None), (-1, None), (5, "no such shift")):
         try:
             model.sample(n_samples, shift=shift, random_state=0)
@@ -219,24 +228,67 @@ def _data_model_problems(model: Any) -> Iterator[str]:
         yield "it draws from numpy's global random state: use the rng that _sample is given"
 
 
-def _sample_problems(X: Any, y: Any, n_samples: int, shift: str | None) -> Iterator[str]:
-    if X.ndim != 2 or len(X) != n_samples or y.ndim not in (1, 2) or len(y) != n_samples:
-        yield f"sample({n_samples}, shift={shift!r}) has shapes {X.shape} and {y.shape}"
-    for name, array in (("X", X), ("y", y)):
-        if array.dtype.kind != "f" or not np.isfinite(array).all():
-            yield f"{name} must be finite floats, got dtype {array.dtype} (shift={shift!r})"
+def _law_problems(model: Any, shift: str | None) -> Iterator[str]:
+    """Check samples of one law: their shapes and values, and what the seed does."""
+    series = is_series(model)  # short, and the same whatever the seed
+    try:
+        for n_samples in (1, 20) if series else (1, 20, 2000):
+            X, y = map(np.asarray, model.sample(n_samples, shift=shift, random_state=0))
+            if fault := sample_fault(X, y, n_samples):
+                yield f"sample({n_samples}, shift={shift!r}): {fault}"
+            for name, array in (("X", X), ("y", y)):
+                if array.dtype.kind != "f":
+                    yield f"{name} must hold floats, got dtype {array.dtype} (shift={shift!r})"
+        first = model.sample(20, shift=shift, random_state=0)
+        kept = joblib.hash(list(first))
+        other = model.sample(20, shift=shift, random_state=1)
+        changed = joblib.hash(list(first)) != kept
+        again = model.sample(20, shift=shift, random_state=0)
+    except Exception as error:
+        yield f"sample(shift={shift!r}) raised {summarise(error)}"
+        return
+    if changed:
+        yield f"a sample is overwritten by the next one: return new arrays (shift={shift!r})"
+    if joblib.hash(list(again)) != kept:
+        yield f"two samples with the same random_state differ (shift={shift!r})"
+    if not series and joblib.hash(list(other)) == kept:
+        yield f"two samples with different random_state are equal (shift={shift!r})"
+
+
+def _shift_problems(model: Any, shifts: tuple[str, ...]) -> Iterator[str]:
+    """Check that the laws differ, but not in their number of features."""
+    n_samples = 20 if is_series(model) else 2000
+    try:
+        training, *shifted = [
+            joblib.hash(list(model.sample(n_samples, shift=shift, random_state=0)))
+            for shift in (None, *shifts)
+        ]
+        widths = {
+            np.shape(model.sample(5, shift=shift, random_state=seed)[0])[1:]
+            for shift in (None, *shifts)
+            for seed in range(5)
+        }
+    except Exception:  # told already
+        return
+    for shift, drawn in zip(shifts, shifted, strict=True):
+        if drawn == training:
+            message = f"{model!r}: shift {shift!r} changes nothing here: does _sample look at it?"
+            warnings.warn(message, stacklevel=5)  # no fault where it differs at other parameters
+    if len(widths) > 1:
+        yield f"the number of features depends on the shift or the seed: {sorted(widths)}"
 
 
 def _fitted_examples() -> list[tuple[Any, Any, Any]]:
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(30, 6)), rng.normal(size=30)
+    X, y = rng.normal(size=(60, 6)), rng.normal(size=60)
     attention = get_estimators("attention_ntk")["attention_ntk"]
     models = (
         LinearRegression(),
         make_pipeline(StandardScaler(), LinearRegression()),
         attention(16, regime="lazy", random_state=0),
     )
-    return [(model.fit(X, y), X, y) for model in models]
+    # Evaluated on other rows than they were fitted to, where fitting again does not go unnoticed.
+    return [(model.fit(X[:30], y[:30]), X[30:], y[30:]) for model in models]
 
 
 def _diagnostic_problems(

@@ -36,8 +36,8 @@ class Slope(DataModel):
         y = self.slope * X[:, -1] + 0.1 * rng.normal(size=n_samples)
         return X, -y if shift == "flipped" else y
 
-    def zero_risk(self, shift=None):
-        return self.slope**2 * (9.0 if shift == "louder" else 1.0) + 0.01
+    def reference_risks(self, shift=None):
+        return {"zero": self.slope**2 * (9.0 if shift == "louder" else 1.0) + 0.01}
 
 
 class Fragile(RegressorMixin, BaseEstimator):
@@ -53,7 +53,9 @@ class Fragile(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X):
-        return np.full(len(X), np.nan)
+        if self.where == "louder" and np.std(X) > 2:
+            raise RuntimeError("too loud")
+        return np.full(len(X), np.nan if self.where == "predict" else 0.0)
 
 
 # What compare() promises about the samples of one fold, written down a second time.
@@ -269,11 +271,90 @@ def test_a_failing_estimator_raises_or_gets_the_error_score():
         compare(models, Slope(), cv=2)
     comparison = compare(models, Slope(), cv=2, error_score=99.0, diagnostics=["sign_agreement"])
     assert (comparison.scores()[:2] == 99.0).all()
-    assert (comparison.scores("sign_agreement")[:2] == 99.0).all()
+    assert np.isnan(comparison.scores("sign_agreement")[0]).all()
     assert (comparison.scores()[2] < 0.1).all()
     assert {f.estimator for f in comparison.failures_} == {"broken", "nan"}
     assert "no fit today" in str(comparison)
     assert "NaN" in str(comparison)
+
+
+def test_a_failing_predict_costs_its_own_law_only():
+    models = {"fragile": Fragile("louder")}
+    with pytest.raises(RuntimeError, match="too loud") as error:
+        compare(models, Slope(), cv=2, random_state=0)
+    assert error.value.__notes__ == ["predict under louder of Fragile(where='louder') on Slope()"]
+    rows = {"rows": lambda estimator, X, y: len(X)}
+    comparison = compare(models, Slope(), cv=2, error_score=np.nan, diagnostics=rows)
+    assert np.isnan(comparison.scores("mse", "louder")).all()
+    for law in (None, "flipped"):
+        np.testing.assert_allclose(comparison.scores("mse", law), 1.01, rtol=0.2)
+    for law in comparison.laws_:
+        assert (comparison.scores("rows", law) == 2000).all()
+    assert {(f.score, f.reason) for f in comparison.failures_} == {
+        ("mse_louder", "predict under louder raised RuntimeError: too loud")
+    }
+
+
+def test_a_table_where_every_fit_fails():
+    text = str(compare(Fragile(), Slope(), cv=2, error_score=np.nan))
+    assert re.search(r"estimator +in distribution +louder +flipped", text)
+    assert re.search(r"Fragile +- +- +- +-", text)
+    assert "fit raised RuntimeError: no fit today" in text
+
+
+def test_the_risks_that_a_data_model_knows_are_shown():
+    comparison = compare(Ridge(), Slope(2.0), cv=2)
+    risks = {r.shift: r.risk for r in comparison.references_}
+    assert risks == pytest.approx({None: 4.01, "louder": 36.01, "flipped": 4.01})
+    assert re.search(r"\(zero\) +4.01 +36.01 +4.01", str(comparison))
+
+
+@pytest.mark.parametrize(
+    ("risks", "message"),
+    [
+        ([1.0], "is no mapping"),
+        ({"zero": "1"}, "got '1' for 'zero'"),
+        ({"zero": np.nan}, "got nan for 'zero'"),
+        ({"zero": -1.0}, "got -1.0 for 'zero'"),
+    ],
+)
+def test_reference_risks_are_checked(monkeypatch, risks, message):
+    monkeypatch.setattr(Slope, "reference_risks", lambda self, shift: risks)
+    with pytest.raises(ValueError, match=message):
+        compare(Ridge(), Slope(), cv=2)
+
+
+class Windowed(Slope):
+    """A parameter that is called like the method of a series."""
+
+    def __init__(self, windows=3):
+        self.windows = windows
+        self.slope = 1.0
+
+
+def test_a_parameter_called_windows_makes_no_series():
+    comparison = compare(Ridge(), Windowed(), cv=2)
+    assert comparison.laws_ == (None, "louder", "flipped")
+
+
+class Unsendable:
+    def __call__(self, estimator, X, y):
+        return 1.0
+
+    def __reduce__(self):
+        raise TypeError("not for travel")
+
+
+def test_a_diagnostic_that_no_worker_can_have_is_named():
+    diagnostics = {"fine": lambda e, X, y: 1.0, "stuck": Unsendable()}
+    with pytest.raises(ValueError, match=r"'stuck' cannot be sent to a worker.*not for travel"):
+        compare(Ridge(), Slope(), diagnostics=diagnostics, cv=2, n_jobs=2)
+    assert (compare(Ridge(), Slope(), diagnostics=diagnostics, cv=2).scores("stuck") == 1.0).all()
+
+
+class BadlyMade(Slope):
+    def _sample(self, n_samples, shift, rng):
+        return None + 1
 
 
 def test_nothing_given_is_changed():
@@ -336,7 +417,12 @@ def test_a_grid_varies_what_a_model_has_and_each_point_once():
     [
         ({"estimators": [Ridge(), Ridge()]}, "Two estimators are called 'Ridge'"),
         ({"estimators": {}}, "at least one estimator"),
-        ({"estimators": {"r": Ridge}}, "'r' is a class, not an instance"),
+        ({"estimators": {"r": Ridge}}, "'r' is a class: pass an instance"),
+        ({"estimators": Ridge}, "The estimator 'Ridge' is a class"),
+        ({"estimators": "Ridge"}, "What is not registered is passed as an object"),
+        ({"data_models": BadlyMade()}, "raised TypeError: unsupported operand"),
+        ({"error_score": "nan"}, "error_score must be"),
+        ({"error_score": None}, "error_score must be"),
         ({"estimators": {"r": 3}}, r"'r' has no fit\(\)"),
         ({"estimators": "ridgee"}, "Unknown estimator 'ridgee'"),
         ({"data_models": "residual_smm"}, "residual_ssm"),
@@ -345,7 +431,7 @@ def test_a_grid_varies_what_a_model_has_and_each_point_once():
         ({"data_grid": {"gamma": [2.0]}, "data_models": LAW}, "gamma"),
         ({"diagnostics": ["sign_agreemant"]}, "sign_agreement"),
         ({"diagnostics": {"mse": np.mean}}, "'mse' needs another name"),
-        ({"diagnostics": {"mse_louder": np.mean}}, "'mse_louder' is already a score"),
+        ({"diagnostics": {"mse_louder": np.mean}}, "The diagnostic 'mse_louder' needs another"),
         ({"diagnostics": {"d": 3}}, "'d' is not callable"),
         ({"cv": 1}, "n_splits"),
         ({"n_test": 0}, "n_samples must be"),

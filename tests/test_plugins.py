@@ -576,6 +576,20 @@ def test_a_diagnostic_cannot_change_what_the_next_scorer_sees():
     assert X.flags.writeable
 
 
+def test_a_diagnostic_cannot_change_a_data_frame():
+    pd = pytest.importorskip("pandas", "3")
+
+    def vandal(estimator, X, y):
+        X.iloc[:] = 0.0
+        y[:] = 0.0
+        return 1.0
+
+    frame, targets = pd.DataFrame(X), pd.Series(y)
+    assert DiagnosticScorer("vandal", vandal)(None, frame, targets) == 1.0
+    np.testing.assert_array_equal(frame, X)
+    np.testing.assert_array_equal(targets, y)
+
+
 # ------------------------------------------------------------------------------ in scikit-learn
 def search(diagnostics, **kwargs):
     scoring = {"r2": "r2", **diagnostics}

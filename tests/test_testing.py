@@ -1,11 +1,13 @@
 """Every fault that a plugin author can make is told, all in one call; nothing else is."""
 
 import re
+from functools import partial
+from types import ModuleType
 
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
-from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 
 from skcurse import builtin
 from skcurse.datasets import DataModel, ResidualSSM, SeriesWindows
@@ -105,14 +107,68 @@ class NeedsArguments(Sound):
         self.scale = scale
 
 
+class RarelyNaN(Sound):
+    def _sample(self, n_samples, shift, rng):
+        X, y = super()._sample(n_samples, shift, rng)
+        return X, np.where(X[:, 0] > 3.0, np.nan, y)
+
+
+class NoColumns(Sound):
+    def _sample(self, n_samples, shift, rng):
+        X, y = super()._sample(n_samples, shift, rng)
+        return X[:, :0], y
+
+
+class ReusesABuffer(Sound):
+    buffer = np.empty((2000, 3))
+
+    def _sample(self, n_samples, shift, rng):
+        X, y = super()._sample(n_samples, shift, rng)
+        self.buffer[:n_samples] = X
+        return self.buffer[:n_samples], y
+
+
+class IgnoresItsShift(Sound):
+    def _sample(self, n_samples, shift, rng):
+        return super()._sample(n_samples, None, rng)
+
+
+class NamesShiftsBadly(Sound):
+    shifts = ("louder", "", "study")
+
+
+class WidthDependsOnSeed(Sound):
+    def _sample(self, n_samples, shift, rng):
+        X, y = super()._sample(n_samples, shift, rng)
+        return X[:, : rng.randint(1, 4)], y
+
+
+class ReturnsRowsOnly(Sound):
+    def _sample(self, n_samples, shift, rng):
+        return super()._sample(n_samples, shift, rng)[0]
+
+
+class ReturnsText(Sound):
+    def _sample(self, n_samples, shift, rng):
+        X, y = super()._sample(n_samples, shift, rng)
+        return X, y.astype(str)
+
+
 FAULTY = {
     GlobalState: ["global random state", "same random_state differ"],
     IgnoresItsSeed: ["different random_state are equal"],
     CountsItsCalls: ["changes its parameters", "same random_state differ"],
-    ThreeDimensional: ["shapes"],
-    TooFewRows: ["shapes"],
-    NotFinite: ["X must be finite floats.*louder"],
-    Integers: ["X must be finite floats, got dtype int64"],
+    ThreeDimensional: [r"shape \(1, n_features\) and y shape \(1,\).*got \(1, 3, 1\) and \(1,\)"],
+    TooFewRows: [r"shape \(1,\) or \(1, n_outputs\), got \(1, 3\) and \(0,\)"],
+    NotFinite: ["shift='louder'.*X must be finite, got NaN or infinite values"],
+    RarelyNaN: ["n_samples=2000.*y must be finite, got NaN"],
+    NoColumns: [r"got \(1, 0\) and \(1,\)"],
+    ReusesABuffer: ["overwritten by the next one"],
+    NamesShiftsBadly: ["distinct and neither '' nor 'study'"],
+    WidthDependsOnSeed: ["number of features depends on the shift or the seed"],
+    ReturnsRowsOnly: ["must return a pair \\(X, y\\), got ndarray"],
+    ReturnsText: ["y must hold real numbers, got dtype <U"],
+    Integers: ["X must hold floats, got dtype int64"],
     WidthDependsOnShift: ["number of features"],
     ForgetsAShift: ["shift='louder'.*KeyError"],
     ShiftsAreAString: ["shifts must be a tuple"],
@@ -122,11 +178,19 @@ FAULTY = {
 }
 
 
+class CallsAParameterWindows(Sound):
+    def __init__(self, scale=1.0, windows=3):
+        self.scale = scale
+        self.windows = windows
+
+
+@pytest.mark.filterwarnings("ignore:ICLPrompts.*'rare_query' changes nothing")  # all are as rare
 @pytest.mark.parametrize(
     "model",
     [
         Sound,
         Sound(2.0),
+        CallsAParameterWindows,
         ResidualSSM(4),
         SeriesWindows(np.arange(60.0) ** 2, 4),
         *builtin.skcurse_data_models().values(),
@@ -134,6 +198,11 @@ FAULTY = {
 )
 def test_sound_data_models_pass(model):
     check_data_model(model)
+
+
+def test_a_shift_that_changes_nothing_is_noticed():
+    with pytest.warns(UserWarning, match="shift 'louder' changes nothing"):
+        check_data_model(IgnoresItsShift)
 
 
 @pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")
@@ -188,6 +257,11 @@ def refits(estimator, X, y):
     return 1.0
 
 
+def refits_to_what_it_is_given(estimator, X, y):
+    estimator.fit(X, y)
+    return 1.0
+
+
 def random(estimator, X, y):
     return np.random.default_rng().normal()
 
@@ -200,6 +274,7 @@ def random(estimator, X, y):
         (changes_rows, "on LinearRegression it changes X"),
         (changes_targets, "changes y"),
         (refits, "changes the estimator"),
+        (refits_to_what_it_is_given, "changes the estimator"),
         (random, "two calls differ"),
         (lambda estimator, X, y: 1.0, "does not pickle"),
     ],
@@ -244,6 +319,22 @@ def test_a_sound_plugin_passes_before_and_after_it_is_registered():
     check_plugin(plugin)
 
 
+class MakesNewObjects:
+    @hookimpl
+    def skcurse_diagnostics(self):
+        return {"new": partial(mean_prediction)}
+
+
+def test_a_registered_plugin_does_not_clash_with_itself():
+    register(MakesNewObjects())
+    check_plugin(MakesNewObjects())
+
+
+def test_a_classifier_is_no_estimator_to_offer():
+    with pytest.raises(AssertionError, match="'c': LogisticRegression is no regressor"):
+        check_plugin(Plugin(estimators={"c": LogisticRegression}))
+
+
 def test_everything_wrong_is_told_in_one_call():
     plugin = Plugin(
         {"rude": TooFewRows, "residual_ssm": Sound},
@@ -254,20 +345,27 @@ def test_everything_wrong_is_told_in_one_call():
         check_plugin(plugin)
     text = str(error.value)
     for message in (
-        "data model 'rude': sample(1, shift=None) has shapes",
-        "data model 'residual_ssm': the name is taken by",
+        "data model 'rude': sample(shift=None) raised ValueError: TooFewRows._sample(n_samples=1",
+        "data model 'residual_ssm': the name is taken by plugin 'skcurse'",
         "diagnostic 'raises': on LinearRegression it raised ValueError: not today",
         "diagnostic 'random': on LinearRegression two calls differ",
         "estimator 'poor': check_",
     ):
         assert f"\n- {message}" in text
     n_problems = text.count("\n- ")
-    assert f"Plugin has {n_problems} problem(s)" in text
+    assert text.startswith(f"plugin 'Plugin' has {n_problems} problem(s)")
+    for line in text.splitlines():
+        assert "'poor'" not in line or re.search(r"\(\w+\.py, line \d+: .+\)$", line)
 
 
 def test_types_that_are_refused_are_told_as_problems():
     with pytest.raises(AssertionError, match="has 2 problem"):
         check_plugin(Plugin(diagnostics={"a": 1, "b": Ridge}))
+
+
+def test_a_module_is_called_by_its_name():
+    with pytest.raises(AssertionError, match="plugin 'my_module' has 1 problem"):
+        check_plugin(ModuleType("my_module"))
 
 
 def test_a_hook_that_raises_is_a_problem():

@@ -17,7 +17,7 @@ from skcurse.cli._ledger import add_ledger
 from skcurse.cli._options import COMPARE
 from skcurse.cli._output import prepare_folder, write_figures, write_table
 from skcurse.cli._verdict import verdict
-from skcurse.comparison import compare
+from skcurse.comparison import compare, score_name
 from skcurse.plugins import get_diagnostics, report
 
 __all__ = ["build_parser", "main"]
@@ -74,7 +74,8 @@ def _compare(args: argparse.Namespace) -> int:
         print(line)
     written = [write_table(comparison, folder), *write_figures(comparison, folder)]
     print(f"\nWritten: {', '.join(map(str, written))}")
-    return int(any(failure.score == "fit" for failure in comparison.failures_))
+    steps = {"fit", *(score_name("mse", law) for law in comparison.laws_)}
+    return int(any(failure.score in steps for failure in comparison.failures_))
 
 
 def _plugins(args: argparse.Namespace) -> int:

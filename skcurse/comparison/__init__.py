@@ -1,7 +1,7 @@
 """Compare estimators on data models: in one call, or inside scikit-learn's own searches."""
 
 from skcurse.comparison._compare import compare
-from skcurse.comparison._report import Comparison, Failure, Reference, describe
+from skcurse.comparison._report import Comparison, Failure, Reference, describe, score_name
 from skcurse.comparison._study import DataModelStudy, study_scorer
 
 __all__ = [
@@ -11,5 +11,6 @@ __all__ = [
     "Reference",
     "compare",
     "describe",
+    "score_name",
     "study_scorer",
 ]

@@ -1,10 +1,11 @@
 """Every estimator on every data model, in one flat pool of tasks."""
 
+import pickle
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import product
-from numbers import Integral
+from numbers import Integral, Real
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -19,15 +20,9 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from skcurse.comparison._report import Comparison, Failure, Reference, score_name
 from skcurse.datasets import DataModel
-from skcurse.plugins import get_data_models, get_diagnostics, get_estimators
-from skcurse.scorer import DiagnosticScorer
-
-# Risks that a data model may know in closed form, as methods of the shift.
-_REFERENCE_RISKS = {
-    "predict zero": "zero_risk",
-    "persistence": "persistence_risk",
-    "best residual linear": "best_residual_risk",
-}
+from skcurse.datasets._base import is_series
+from skcurse.plugins import PluginError, get_data_models, get_diagnostics, get_estimators
+from skcurse.scorer import DiagnosticScorer, summarise
 
 Sample = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -108,8 +103,8 @@ def compare(
     random_state : int, RandomState instance or None, default=None
         Seeds the samples and every ``random_state=None`` inside the estimators.
     error_score : "raise" or float, default="raise"
-        What a failing ``fit`` or ``predict`` does: raise, or give this score and keep the
-        traceback.
+        What a failing ``fit`` or ``predict`` does: raise, or give this mean squared error and keep
+        the traceback. What else was computed is kept; diagnostics without a fit are nan.
 
     Returns
     -------
@@ -119,8 +114,9 @@ def compare(
     Raises
     ------
     ValueError
-        For unknown names, two objects of one name, a parameter that no data model has, or a
-        diagnostic that is called like another score.
+        For unknown names, two objects of one name, a parameter that no data model has, a data
+        model that cannot be sampled, a diagnostic that is called like another score or that cannot
+        be sent to a worker.
 
     Notes
     -----
@@ -143,27 +139,29 @@ def compare(
     >>> bool((comparison.results_["mean_test_mse_sign_inconsistent"] < 0.5).all())
     True
     """
+    if error_score != "raise" and not isinstance(error_score, Real):
+        raise ValueError(f'error_score must be "raise" or a number, got {error_score!r}.')
     named_estimators = _named(estimators, get_estimators, "estimator", ("fit", "predict"))
     named_models = _named(data_models, get_data_models, "data model", ("sample", "get_params"))
     scorers = _diagnostic_scorers(diagnostics)
     points = list(_grid_points(named_models, data_grid))
     laws = tuple(dict.fromkeys(law for _, model, _ in points for law in _laws(model)))
     _check_names(["mse", *(scorer.name for scorer in scorers)], laws)
-    references = [
-        risk for name, model, params in points for risk in _references(name, model, params)
-    ]
     n_folds = check_cv(cv).get_n_splits()
     seeds = check_random_state(random_state).randint(np.iinfo(np.int32).max, size=n_folds)
     folds = [_folds(model, cv, n_samples, n_test, seeds) for _, model, _ in points]
+    references = [risk for point in points for risk in _references(*point)]
 
-    cells = _run(
-        [
-            delayed(_evaluate)(estimator, fold, scorers, error_score)
-            for point_folds, estimator in product(folds, named_estimators.values())
-            for fold in point_folds
-        ],
-        n_jobs,
-    )
+    tasks = [
+        delayed(_evaluate)(estimator, fold, scorers, error_score)
+        for point_folds, estimator in product(folds, named_estimators.values())
+        for fold in point_folds
+    ]
+    try:
+        cells = _run(tasks, n_jobs)
+    except pickle.PicklingError:
+        _refuse_unpicklable(scorers)
+        raise
 
     rows = [
         (estimator, model_name, params)
@@ -187,27 +185,38 @@ def _evaluate(
 ) -> Cell:
     """Fit and score one estimator on one fold."""
     train, tests = fold.draw()
-    names = ["mse", *(scorer.name for scorer in diagnostics)]
-    scores = {score_name(name, law): np.nan for law, name in product(tests, names)}
+    failures: list[tuple[str, str]] = []
+    scores = {
+        score_name(name, law): np.nan
+        for law, name in product(tests, ["mse", *(scorer.name for scorer in diagnostics)])
+    }
+
+    def fail(score: str, step: str, error: Exception) -> float:
+        if error_score == "raise":
+            error.add_note(f"{step} of {estimator!r} on {fold.data_model!r}")
+            raise error
+        text = f"{step} raised {summarise(error)}\n{''.join(traceback.format_exception(error))}"
+        failures.append((score, text))
+        return float(error_score)
+
     start = perf_counter()
     try:
         model = _seeded(clone(estimator), fold.seed).fit(*train)
-        fitted = perf_counter()
-        for law, (X, y) in tests.items():
-            scores[score_name("mse", law)] = float(mean_squared_error(y, model.predict(X)))
-        scored = perf_counter()
     except Exception as error:
-        if error_score == "raise":
-            raise
-        text = f"raised {type(error).__name__}: {error}\n{traceback.format_exc()}"
-        lost = {name: float(error_score) for name in scores}
-        return Cell(lost, np.nan, np.nan, [("fit", text)])
-
-    failures = []
+        lost = fail("fit", "fit", error)
+        scores |= {score_name("mse", law): lost for law in tests}
+        return Cell(scores, np.nan, np.nan, failures)
+    fitted = perf_counter()
+    for law, (X, y) in tests.items():
+        name = score_name("mse", law)
+        try:
+            scores[name] = float(mean_squared_error(y, model.predict(X)))
+        except Exception as error:
+            scores[name] = fail(name, "predict" if law is None else f"predict under {law}", error)
+    scored = perf_counter()
     for (law, sample), scorer in product(tests.items(), diagnostics):
         name = score_name(scorer.name, law)
-        value, reason = scorer.evaluate(model, *sample)
-        scores[name] = value
+        scores[name], reason = scorer.evaluate(model, *sample)
         if reason is not None:
             failures.append((name, reason))
     return Cell(scores, fitted - start, scored - fitted, failures)
@@ -232,20 +241,50 @@ def _named(
     if isinstance(objects, Mapping):
         pairs = list(objects.items())
     else:
-        pairs = [(o if isinstance(o, str) else type(o).__name__, o) for o in objects]
+        pairs = [(o if isinstance(o, str) else _type_name(o), o) for o in objects]
     named: dict[str, Any] = {}
     for name, value in pairs:
         if name in named:
             raise ValueError(f"Two {kind}s are called {name!r}: give them names with a dict.")
-        instance = registered([value])[value]() if isinstance(value, str) else value
-        lacking = [m for m in methods if not hasattr(instance, m)]
-        if lacking or isinstance(instance, type):
-            what = "is a class, not an instance" if not lacking else f"has no {lacking[0]}()"
-            raise ValueError(f"The {kind} {name!r} {what}: {value!r}.")
+        if isinstance(value, type):
+            raise ValueError(f"The {kind} {name!r} is a class: pass an instance of it.")
+        instance = _construct(value, registered) if isinstance(value, str) else value
+        if lacking := [m for m in methods if not hasattr(instance, m)]:
+            raise ValueError(f"The {kind} {name!r} has no {lacking[0]}(): {value!r}.")
         named[name] = instance
     if not named:
         raise ValueError(f"compare needs at least one {kind}.")
     return named
+
+
+def _type_name(instance: Any) -> str:
+    return (instance if isinstance(instance, type) else type(instance)).__name__
+
+
+def _construct(name: str, registered: Callable[..., Mapping[str, Any]]) -> Any:
+    """Return an instance of the registered class of this name."""
+    try:
+        cls = registered([name])[name]
+    except PluginError:
+        raise
+    except ValueError as error:
+        raise ValueError(f"{error} What is not registered is passed as an object.") from None
+    try:
+        return cls()
+    except Exception as error:
+        raise ValueError(f"{cls.__name__}() of {name!r} raised {summarise(error)}.") from error
+
+
+def _refuse_unpicklable(scorers: list[DiagnosticScorer]) -> None:
+    """Name the diagnostic that no worker can have, if there is one."""
+    for scorer in scorers:
+        try:
+            pickle.dumps(joblib.wrap_non_picklable_objects(scorer.function))
+        except Exception as error:
+            raise ValueError(
+                f"The diagnostic {scorer.name!r} cannot be sent to a worker: {summarise(error)}. "
+                "Use n_jobs=1, or let it hold nothing that does not pickle."
+            ) from error
 
 
 def _diagnostic_scorers(diagnostics: Any) -> list[DiagnosticScorer]:
@@ -266,7 +305,7 @@ def _diagnostic_scorers(diagnostics: Any) -> list[DiagnosticScorer]:
 def _check_names(scores: list[str], laws: Iterable[str | None]) -> None:
     """Refuse a diagnostic whose column in the results is that of another score."""
     owners: dict[str, str] = {}
-    for law, score in product(laws, scores):
+    for score, law in product(scores, laws):
         column = score_name(score, law)
         if column in owners:
             raise ValueError(
@@ -299,13 +338,19 @@ def _grid_points(
 def _folds(model: Any, cv: Any, n_samples: int, n_test: int, seeds: NDArray[Any]) -> list[Fold]:
     """Return the folds of one data model: splits in time, or seeds of samples."""
     splits: Iterable[Any] = [None] * len(seeds)
-    if _is_series(model):
+    if is_series(model):
         if isinstance(cv, Integral):
             cv = TimeSeriesSplit(int(cv), gap=model.horizon - 1)
         splits = check_cv(cv).split(model.windows()[0])
     else:
         for shift in _laws(model):  # bad parameters are told here, not in a worker
-            model.sample(1, shift=shift, random_state=0)
+            try:
+                model.sample(1, shift=shift, random_state=0)
+            except ValueError:
+                raise
+            except Exception as error:
+                what = f"{model!r}.sample(1, shift={shift!r})"
+                raise ValueError(f"{what} raised {summarise(error)}.") from error
     return [
         Fold(model, n_samples, n_test, int(seed), split)
         for seed, split in zip(seeds, splits, strict=True)
@@ -314,21 +359,24 @@ def _folds(model: Any, cv: Any, n_samples: int, n_test: int, seeds: NDArray[Any]
 
 def _laws(model: Any) -> tuple[str | None, ...]:
     """Return the training law and the shifts; a series has its one realisation."""
-    return (None,) if _is_series(model) else (None, *getattr(model, "shifts", ()))
+    return (None,) if is_series(model) else (None, *getattr(model, "shifts", ()))
 
 
-def _is_series(model: Any) -> bool:
-    return hasattr(model, "windows")
-
-
-def _references(name: str, model: DataModel, params: dict[str, Any]) -> list[Reference]:
-    """Return the closed-form risks that a data model offers, for each law."""
-    return [
-        Reference(name, params, law, label, float(getattr(model, method)(law)))
-        for law in _laws(model)
-        for label, method in _REFERENCE_RISKS.items()
-        if hasattr(model, method)
-    ]
+def _references(name: str, model: DataModel, params: dict[str, Any]) -> Iterator[Reference]:
+    """Yield the closed-form risks that a data model offers, for each law."""
+    if not callable(getattr(model, "reference_risks", None)):
+        return
+    for law in _laws(model):
+        risks = model.reference_risks(law)
+        if not isinstance(risks, Mapping):
+            raise ValueError(f"{model!r}.reference_risks({law!r}) is no mapping, but {risks!r}.")
+        for label, risk in risks.items():
+            if not isinstance(risk, Real) or not 0.0 <= float(risk) < np.inf:
+                raise ValueError(
+                    f"{model!r}.reference_risks({law!r}) must hold finite numbers of at least 0, "
+                    f"got {risk!r} for {label!r}."
+                )
+            yield Reference(name, params, law, str(label), float(risk))
 
 
 def _run(tasks: list[Any], n_jobs: int | None) -> list[Cell]:

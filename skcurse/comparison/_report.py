@@ -51,7 +51,7 @@ class Comparison:
     failures_ : list of Failure
         What raised or returned nonsense: names, fold and traceback.
     references_ : list of Reference
-        Closed-form risks that the data models offer (``reference_risks(shift)``).
+        Closed-form risks that the data models offer by ``reference_risks(shift)``.
     laws_ : tuple
         None, the training law, and the shifts.
     diagnostics_ : tuple of str
@@ -141,7 +141,7 @@ class Comparison:
         parts = [_as_text(table) for table in self._tables()]
         if self.failures_:
             lines = [f"  {summary}" for summary, _ in self._grouped_failures()]
-            parts.append("\n".join(["Scores that failed (tracebacks are in failures_):", *lines]))
+            parts.append("\n".join(["Scores that failed:", *lines]))
         return "\n\n".join(parts)
 
     def _repr_html_(self) -> str:
@@ -177,12 +177,13 @@ class Comparison:
     def _error_table(self, where: str, rows: list[int]) -> _Table:
         results = self.results_
         laws = [law for law in self.laws_ if not np.isnan(self.scores("mse", law)[rows]).all()]
+        laws = laws or list(self.laws_)  # every fit has failed
         names = [law or "in distribution" for law in laws]
         body = [
             [
                 results["estimator"][i],
                 *(_with_error(self.scores("mse", law)[i]) for law in laws),
-                f"{results['mean_fit_time'][i]:.2g}",
+                f"{time:.2g}" if (time := results["mean_fit_time"][i]) >= 0 else "-",
             ]
             for i in rows
         ]

@@ -11,6 +11,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skcurse.datasets import DataModel
+from skcurse.datasets._base import is_series
 
 
 class DataModelStudy(MetaEstimatorMixin, BaseEstimator):
@@ -166,7 +167,7 @@ class DataModelStudy(MetaEstimatorMixin, BaseEstimator):
         """Sample the data model with a stream that is seeded by all of `X`."""
         stream = np.random.RandomState(_check_seeds(X))
         model: DataModel = self.data_model
-        if hasattr(model, "windows"):
+        if is_series(model):
             raise ValueError(
                 f"{type(model).__name__} is one series: no seed draws a sample that the training "
                 "has not seen. Compare forecasters on it with compare(), or cross-validate with "

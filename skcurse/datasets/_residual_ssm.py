@@ -204,6 +204,25 @@ class ResidualSSM(DataModel):
         coef = residual_coefficients(weights, centered=centered)
         return self.linear_risk(coef, shift=shift)
 
+    def reference_risks(self, shift: str | None = None) -> dict[str, float]:
+        """Risks of three predictors, for `skcurse.compare`.
+
+        Parameters
+        ----------
+        shift : str, default=None
+            One of `shifts`, or ``None`` for the training law.
+
+        Returns
+        -------
+        dict of str to float
+            `zero_risk`, `persistence_risk` and `best_residual_risk`, by names in words.
+        """
+        return {
+            "predict zero": self.zero_risk(shift),
+            "persistence": self.persistence_risk(shift),
+            "best residual linear": self.best_residual_risk(shift),
+        }
+
 
 def make_residual_ssm(
     n_samples: int = 100,

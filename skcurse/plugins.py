@@ -32,6 +32,7 @@ from skcurse.scorer import DiagnosticScorer, summarise
 
 __all__ = [
     "PluginError",
+    "construct",
     "describe_unknown",
     "get_data_models",
     "get_diagnostics",
@@ -333,6 +334,14 @@ def _resolve(kind: str, names: Iterable[str] | None) -> dict[str, Any]:
     return {name: table[name] for name in names}
 
 
+def construct(name: str, cls: type[Any]) -> Any:
+    """Make an instance without arguments; whatever that raises is a ValueError with the name."""
+    try:
+        return cls()
+    except Exception as error:
+        raise ValueError(f"{name!r}: {cls.__name__}() raised {summarise(error)}.") from error
+
+
 def get_data_models(names: Iterable[str] | None = None) -> dict[str, type[Any]]:
     """Resolve names to classes of data models.
 
@@ -349,7 +358,7 @@ def get_data_models(names: Iterable[str] | None = None) -> dict[str, type[Any]]:
     Raises
     ------
     ValueError
-        If a name is unknown: the message names the closest ones.
+        If a name is unknown: the message names the closest ones; or offered by two plugins.
 
     Examples
     --------
@@ -376,7 +385,7 @@ def get_estimators(names: Iterable[str] | None = None) -> dict[str, type[Any]]:
     Raises
     ------
     ValueError
-        If a name is unknown: the message names the closest ones.
+        If a name is unknown: the message names the closest ones; or offered by two plugins.
 
     Examples
     --------
@@ -398,12 +407,13 @@ def get_diagnostics(names: Iterable[str] | None = None) -> dict[str, DiagnosticS
     Returns
     -------
     dict of str to DiagnosticScorer
-        In the order of `names`. They pickle, and need no look-up where they are called.
+        In the order of `names`. They pickle, and need no look-up where they are called. Like every
+        scorer they are maximised where a search names one in ``refit``.
 
     Raises
     ------
     ValueError
-        If a name is unknown: the message names the closest ones.
+        If a name is unknown: the message names the closest ones; or offered by two plugins.
 
     Examples
     --------

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
@@ -194,7 +195,12 @@ def test_prompts_have_estimators_and_diagnostics_of_their_own(capsys):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--data", "nothing"], "Unknown data 'nothing': .*co2, sunspots.*residual_ssm"),
+        (
+            ["--data", "nothing"],
+            "Unknown data model 'nothing'. There are 'co2'.*'residual_ssm'.* CSV",
+        ),
+        (["--data", "sunspot"], "Did you mean 'sunspots'"),
+        (["--data", "residual_sm"], "Did you mean 'residual_ssm'"),
         (["--data", "nothing.csv"], "No such file"),
         (["--data", "walk.csv", "--column", "lod"], "no column 'lod'; it has 'date', 'load'"),
         (["--data", "walk.csv", "--n-steps", "300"], "too few for windows of 300 values"),
@@ -216,7 +222,11 @@ def test_prompts_have_estimators_and_diagnostics_of_their_own(capsys):
         (["--set", "forest.depth=2"], r"--set forest\.\*"),
         (["--set", "residual_linear.alpha=1,2"], "takes one value"),
         (["--set", "residual_linear.alfa=1"], "alfa"),
-        (["--estimator", "atention"], "Unknown estimator 'atention'"),
+        (["--estimator", "atention"], "Unknown estimator 'atention'. Did you mean 'attention'"),
+        (["--estimator", "ridge"], "Did you mean .*'Ridge'"),
+        (["--estimator", "VotingRegressor"], r"VotingRegressor\(\) raised TypeError"),
+        (["--set", "data.n_steps=abc"], "n_steps must be"),
+        (["--set", "data.gamma=abc"], "gamma"),
         (["--diagnostic", "sign_agreemant"], "Did you mean 'sign_agreement'"),
         (["--folds", "1"], "n_splits"),
         (["--n-samples", "0"], "n_samples"),
@@ -276,6 +286,89 @@ def test_an_estimator_that_fails_is_reported_with_the_others(capsys):
     assert np.isnan(float(bad["mean_test_mse"]))
 
 
+def test_tracebacks_are_written_and_do_not_stay(capsys):
+    argv = ["compare", "--folds", "2", "--estimator", "residual_linear"]
+    assert main([*argv, "IsotonicRegression"]) == 1
+    text = Path("skcurse-compare/failures.txt").read_text("utf-8")
+    assert "fit, IsotonicRegression on residual_ssm, fold 1: fit raised ValueError" in text
+    assert "Traceback" in text
+    out = capsys.readouterr().out
+    assert "failures.txt" in out
+    assert "failures_" not in out
+    assert main(argv) == 0
+    assert not Path("skcurse-compare/failures.txt").exists()
+
+
+def test_every_estimator_fails(capsys):
+    argv = ["compare", "--folds", "2", "--estimator", "IsotonicRegression"]
+    assert main(argv) == 1
+    assert re.search(r"IsotonicRegression +- +-", capsys.readouterr().out)
+
+
+def test_an_estimator_that_does_not_iterate(capsys):
+    assert main(["compare", "--folds", "2", "--estimator", "Ridge"]) == 0
+    assert "failed" not in capsys.readouterr().out
+
+
+class Offers:
+    """A plugin whose names others have too."""
+
+    @hookimpl
+    def skcurse_estimators(self):
+        own = ResidualLinearRegressor
+        return {"Ridge": own, "persistence": own, "mute": CannotPredict}
+
+    @hookimpl
+    def skcurse_data_models(self):
+        return {"co2": ResidualSSM, "plain": ResidualSSM, "spoilt": Spoilt}
+
+    @hookimpl
+    def skcurse_diagnostics(self):
+        return {"n_iter": lambda estimator, X, y: 0.0}
+
+
+class CannotPredict(ResidualLinearRegressor):
+    def predict(self, X):
+        raise RuntimeError("not a word")
+
+
+def test_an_estimator_that_cannot_predict_has_failed(capsys):
+    with isolated_plugins(Offers()):
+        assert main(["compare", "--folds", "2", "--estimator", "mute"]) == 1
+    out = capsys.readouterr().out
+    assert "mse predict raised RuntimeError: not a word" in out
+    assert "mse_sign_inconsistent predict under sign_inconsistent raised" in out
+
+
+class Spoilt(ResidualSSM):
+    def __init__(self, gamma=0.8):
+        raise RuntimeError("no money")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--estimator", "Ridge"], "plugin 'Offers' .* and scikit-learn"),
+        (["--estimator", "persistence"], "the command itself and plugin 'Offers'"),
+        (["--data", "co2"], "plugin 'Offers' .* and the bundled series"),
+        (["--data", "plain"], "plugin 'Offers' .* and a file here"),
+        (["--data", "residual_ssm"], "skcurse's data models and a file here"),
+        (["--diagnostic", "n_iter"], "the command itself and plugin 'Offers'"),
+        (["--data", "spoilt"], r"'spoilt': Spoilt\(\) raised RuntimeError: no money"),
+    ],
+)
+def test_names_of_two_owners_and_bad_data_models_are_one_line(capsys, argv, message):
+    for name in ("plain", "residual_ssm"):
+        walk(Path(name))
+    argv = ["compare", *([] if "--data" in argv else ["--data", "./plain"]), *argv]
+    with isolated_plugins(Offers()):
+        assert main(argv) == 2
+        assert main(["compare", "--data", "./plain", "--n-steps", "5", *LINEAR[:2]]) == 0
+    err = capsys.readouterr().err
+    assert re.search(message, err)
+    assert err.count("\n") == 1
+
+
 def test_without_matplotlib_everything_else_works(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     assert main(["compare", "--folds", "2", *LINEAR]) == 0
@@ -309,6 +402,22 @@ def test_plugins_as_text_and_as_json(capsys):
             assert all(name in text for name in row[kind])
 
 
+def test_a_plugin_that_prints_spoils_no_json(tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "loud.py").write_text("print('hello')\n1 / 0")
+    monkeypatch.setenv("SKCURSE_PLUGINS", "loud,ghost")
+    with isolated_plugins(entry_points=[EntryPoint("loud", "loud", "skcurse")]):
+        assert main(["plugins", "--json"]) == 0
+        out, err = capsys.readouterr()
+        assert main(["plugins"]) == 0
+        text = capsys.readouterr().out
+        assert main(["compare", "--data", "of_loud"]) == 2
+        assert "What plugin 'loud' (run time) offers is missing" in capsys.readouterr().err
+    assert [row["state"] for row in json.loads(out)] == ["loaded", "broken", "absent"]
+    assert "hello" in err
+    assert "ghost (not installed): absent" in text
+
+
 def test_as_a_process():
     argv = ["compare", "--folds", "2", *LINEAR, "--diagnostic", "sign_agreement"]
     done = subprocess.run([sys.executable, "-m", "skcurse", *argv], capture_output=True, text=True)
@@ -335,6 +444,7 @@ def test_the_transformer_series(capsys):
 def test_help_names_every_option():
     parser = build_parser()
     action = next(a for a in parser._actions if a.dest == "command" or a.choices)
+    assert "130 interrupted" in " ".join(parser.format_help().split())
     page = " ".join(action.choices["compare"].format_help().split())
     for word in ("--data", "--fill {linear,previous}", "residual_ridge", "default: 14400"):
         assert word in page

@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from skcurse.cli._experiment import build_experiment
 from skcurse.cli._ledger import add_ledger
 from skcurse.cli._options import COMPARE
-from skcurse.cli._output import prepare_folder, write_figures, write_table
+from skcurse.cli._output import prepare_folder, write_failures, write_figures, write_table
 from skcurse.cli._verdict import verdict
 from skcurse.comparison import compare, score_name
 from skcurse.plugins import get_diagnostics, report
@@ -32,7 +33,11 @@ def build_parser() -> argparse.ArgumentParser:
         With the sub-commands as functions in ``run``.
     """
     parser = argparse.ArgumentParser(
-        prog="skcurse", description="Two theories of attention as scikit-learn estimators."
+        prog="skcurse",
+        description="Two theories of attention as scikit-learn estimators.",
+        epilog="exit codes: 0 all went well; 1 an estimator failed (compare) or a verdict differs "
+        "(ledger --check); 2 bad usage or input, or a broken plugin in strict mode; 130 "
+        "interrupted",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     comparing = commands.add_parser(
@@ -72,7 +77,11 @@ def _compare(args: argparse.Namespace) -> int:
     print(f"\n{comparison}\n")
     for line in verdict(comparison):
         print(line)
-    written = [write_table(comparison, folder), *write_figures(comparison, folder)]
+    written = [
+        write_table(comparison, folder),
+        *write_failures(comparison, folder),
+        *write_figures(comparison, folder),
+    ]
     print(f"\nWritten: {', '.join(map(str, written))}")
     steps = {"fit", *(score_name("mse", law) for law in comparison.laws_)}
     return int(any(failure.score in steps for failure in comparison.failures_))
@@ -80,12 +89,14 @@ def _compare(args: argparse.Namespace) -> int:
 
 def _plugins(args: argparse.Namespace) -> int:
     """Run ``skcurse plugins``."""
-    rows = report()
+    with redirect_stdout(sys.stderr):  # what plugins print while they are imported
+        rows = report()
     if args.json:
         print(json.dumps(rows, indent=2))
     else:
         for row in rows:
-            origin = " ".join(filter(None, [row["distribution"], row["version"]])) or "run time"
+            origin = " ".join(filter(None, [row["distribution"], row["version"]]))
+            origin = origin or ("not installed" if row["state"] == "absent" else "run time")
             print(f"{row['name']} ({origin}): {row['state']}")
             if row["error"]:
                 print(f"  {row['error']}")

@@ -1,6 +1,7 @@
 """What the command line compares unless it is told otherwise, and how names become estimators."""
 
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,13 +11,14 @@ from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.utils.discovery import all_estimators
 
+from skcurse.cli._names import plugins_that_offer, refuse_ambiguous
 from skcurse.estimators import (
     AttentionNTKRegressor,
     ResidualLinearRegressor,
     ResidualTargetRegressor,
     SoftmaxICLRegressor,
 )
-from skcurse.plugins import get_estimators
+from skcurse.plugins import PluginError, construct, describe_unknown, get_estimators
 
 
 class Rows(NamedTuple):
@@ -77,17 +79,28 @@ def make_estimator(name: str, rows: Rows) -> Any:
     Raises
     ------
     ValueError
-        If there is none of this name.
+        If there is none of this name, or several, or it needs arguments.
     """
+    owners = plugins_that_offer("estimators", name)
     if name in ESTIMATORS:
+        refuse_ambiguous("Estimator", name, ["the command itself", *owners])
         return ESTIMATORS[name](rows)
-    registered = get_estimators()
-    if name in registered:
-        return registered[name]()
-    regressors = dict(all_estimators("regressor"))
+    try:
+        registered = get_estimators([name])[name]
+    except PluginError:  # two plugins offer it, or strict mode
+        raise
+    except ValueError:
+        registered = None
+    if registered is not None and not owners:
+        return construct(name, registered)
+    regressors = dict(all_estimators("regressor"))  # slow: it imports all of scikit-learn
+    if registered is not None:
+        refuse_ambiguous("Estimator", name, [*owners, *["scikit-learn"] * (name in regressors)])
+        return construct(name, registered)
     if name in regressors:
-        return regressors[name]()
+        return construct(name, regressors[name])
+    known = [*ESTIMATORS, *get_close_matches(name, regressors)]
     raise ValueError(
-        f"Unknown estimator {name!r}: name one of {', '.join({**ESTIMATORS, **registered})}, "
-        "or a regressor of scikit-learn, such as Ridge."
+        f"{describe_unknown('estimators', name, known)} Regressors of scikit-learn can be named "
+        "too, such as Ridge."
     )

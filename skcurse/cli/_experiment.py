@@ -11,10 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skcurse.cli._estimators import FOR_PROMPTS, FOR_SERIES, FOR_WINDOWS, Rows, make_estimator
+from skcurse.cli._names import plugins_that_offer, refuse_ambiguous
 from skcurse.cli._scores import n_iter, skill, skill_error
 from skcurse.datasets import SeriesWindows, load_co2, load_sunspots
 from skcurse.datasets._csv import read_csv_series
-from skcurse.plugins import get_data_models, get_diagnostics
+from skcurse.plugins import (
+    PluginError,
+    construct,
+    describe_unknown,
+    get_data_models,
+    get_diagnostics,
+)
 
 SERIES = {"co2": load_co2, "sunspots": load_sunspots}
 WINDOW_DIAGNOSTICS = (
@@ -48,7 +55,7 @@ def build_experiment(args: argparse.Namespace) -> Experiment:
     own_scores: dict[str, Any] = {"n_iter": n_iter}
     defaults: tuple[str, ...] = FOR_WINDOWS
     measures: tuple[str, ...] = WINDOW_DIAGNOSTICS
-    if args.data in SERIES or args.data.endswith(".csv") or os.path.exists(args.data):
+    if _names_a_series(args.data):
         if grid:
             raise ValueError("--set data.*: a series has no parameters but --n-steps, --horizon.")
         name, model, split, notes = _series(args)
@@ -64,23 +71,38 @@ def build_experiment(args: argparse.Namespace) -> Experiment:
         if owner not in estimators:
             raise ValueError(f"--set {owner}.*: compared are {', '.join(estimators)}, or data.*.")
         estimators[owner].set_params(**params)
+    for name in set(own_scores).intersection(args.diagnostic or ()):
+        owners = plugins_that_offer("diagnostics", name)
+        refuse_ambiguous("Diagnostic", name, ["the command itself", *owners])
     diagnostics = {**get_diagnostics(args.diagnostic or measures), **own_scores}
     return Experiment({name: model}, grid, estimators, diagnostics, cv, notes)
 
 
+def _names_a_series(data: str) -> bool:
+    """Whether --data is a bundled series or a file, and not the name of a data model as well."""
+    is_file = os.path.isfile(data)
+    owners = plugins_that_offer("data_models", data)
+    if not owners and data in get_data_models():
+        owners.append("skcurse's data models")
+    owners += ["the bundled series"] * (data in SERIES) + ["a file here"] * is_file
+    refuse_ambiguous("--data", data, owners)
+    return data in SERIES or data.endswith(".csv") or is_file
+
+
 def _data_model(args: argparse.Namespace) -> Any:
     """Return the data model of a registered name."""
-    models = get_data_models()
-    if args.data not in models:
-        raise ValueError(
-            f"Unknown data {args.data!r}: name a CSV file, a series ({', '.join(sorted(SERIES))}) "
-            f"or a data model ({', '.join(sorted(models))})."
-        )
-    model = models[args.data]()
+    try:
+        cls = get_data_models([args.data])[args.data]
+    except PluginError:  # two plugins offer it, or strict mode
+        raise
+    except ValueError:
+        unknown = describe_unknown("data_models", args.data, SERIES)
+        raise ValueError(f"{unknown} A CSV file is given by its path.") from None
+    model = construct(args.data, cls)
     known = model.get_params()
     if args.n_steps is not None:
         if "n_steps" not in known:
-            raise ValueError(f"{args.data} has no window length: leave out --n-steps.")
+            raise ValueError(f"{args.data} has no parameter n_steps: leave out --n-steps.")
         model.set_params(n_steps=args.n_steps)
     if args.horizon != 1:
         raise ValueError(f"{args.data} forecasts one value: leave out --horizon.")

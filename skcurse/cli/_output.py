@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from skcurse.comparison import Comparison
+from skcurse.comparison import Comparison, describe
 from skcurse.displays import ComparisonDisplay
 
 
@@ -38,6 +38,20 @@ def write_table(comparison: Comparison, folder: Path) -> Path:
     return _save_whole(folder / "table.csv", save)
 
 
+def write_failures(comparison: Comparison, folder: Path) -> list[Path]:
+    """Write the tracebacks of all scores that failed; none, and none left there, without any."""
+    path = folder / "failures.txt"
+    path.unlink(missing_ok=True)
+    text = "\n\n".join(
+        f"{f.score}, {f.estimator} on {describe(f.data_model, f.params)}, fold {f.fold}: "
+        f"{f.traceback}"
+        for f in comparison.failures_
+    )
+    if not text:
+        return []
+    return [_save_whole(path, lambda partial: partial.write_text(f"{text}\n", encoding="utf-8"))]
+
+
 def write_figures(comparison: Comparison, folder: Path) -> list[Path]:
     """Write one figure for each data model; without matplotlib none, and say what to install."""
     written = []
@@ -62,7 +76,7 @@ def _png(figure: Any) -> Callable[[Path], None]:
     return save
 
 
-def _save_whole(path: Path, save: Callable[[Path], None]) -> Path:
+def _save_whole(path: Path, save: Callable[[Path], Any]) -> Path:
     """Save under another name, then move the finished file to its place."""
     partial = path.with_name(f".{path.stem}-{os.getpid()}{path.suffix}")
     try:

@@ -21,7 +21,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from skcurse.comparison._report import Comparison, Failure, Reference, score_name
 from skcurse.datasets import DataModel
 from skcurse.datasets._base import is_series
-from skcurse.plugins import PluginError, get_data_models, get_diagnostics, get_estimators
+from skcurse.plugins import PluginError, construct, get_data_models, get_diagnostics, get_estimators
 from skcurse.scorer import DiagnosticScorer, summarise
 
 Sample = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -269,10 +269,7 @@ def _construct(name: str, registered: Callable[..., Mapping[str, Any]]) -> Any:
         raise
     except ValueError as error:
         raise ValueError(f"{error} What is not registered is passed as an object.") from None
-    try:
-        return cls()
-    except Exception as error:
-        raise ValueError(f"{cls.__name__}() of {name!r} raised {summarise(error)}.") from error
+    return construct(name, cls)
 
 
 def _refuse_unpicklable(scorers: list[DiagnosticScorer]) -> None:

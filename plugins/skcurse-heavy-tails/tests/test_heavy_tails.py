@@ -55,3 +55,11 @@ def test_in_a_search():
     search = GridSearchCV(study, {"data_model__gamma": [0.2, 0.9]}, cv=3).fit(np.arange(9))
     low, high = search.cv_results_["mean_test_score"]
     assert low < high  # the stronger the correlation, the better it is predicted
+
+
+def test_a_comparison_shows_the_exact_risk():
+    comparison = skcurse.compare(
+        skcurse.ResidualLinearRegressor(), HeavyTailedAR(4, 0.6), cv=2, n_samples=50, n_test=50
+    )
+    risks = {(r.name, r.shift): r.risk for r in comparison.references_}
+    assert risks == pytest.approx({("best", None): 0.64, ("best", "regime_switch"): 2.08})

@@ -17,6 +17,7 @@ from skcurse.estimators.attention_ntk import AttentionNTKRegressor
 from skcurse.estimators.residual_linear import ResidualLinearRegressor
 from skcurse.estimators.residual_target import ResidualTargetRegressor
 from skcurse.estimators.softmax_icl import SoftmaxICLRegressor
+from skcurse.theory.counted_prompts import distinct_tokens
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -200,3 +201,38 @@ def test_masked_values_are_missing():
 def test_prompts_have_two_axes_and_a_context(X, n_context, n_outputs):
     with pytest.raises(ValueError, match=r"two-dimensional, and n_context"):
         unpack_prompts(X, n_context, n_outputs)
+
+
+def colliding_tokens():
+    """Two tokens of two features that differ in both and share the sum of their hashes."""
+    spread = 0x9E3779B97F4A7C15
+    below = 2**64
+
+    def shift_back(mixed, by):
+        whole = mixed
+        for _ in range(64 // by):
+            whole = mixed ^ (whole >> by)
+        return whole
+
+    def mix(number):
+        bits = int(np.float64(number).view(np.uint64))
+        bits = (bits ^ bits >> 32) * spread % below
+        return bits ^ bits >> 29
+
+    odd = [spread, 3 * spread % below]
+    total = sum(mix(number) * k for number, k in zip((1.0, 2.0), odd, strict=True))
+    for first in range(3, 99):
+        mixed = (total - mix(first) * odd[0]) * pow(odd[1], -1, below) % below
+        bits = shift_back(shift_back(mixed, 29) * pow(spread, -1, below) % below, 32)
+        second = float(np.uint64(bits).view(np.float64))
+        if np.isfinite(second):
+            return np.array([[1.0, 2.0], [first, second]])
+    raise AssertionError("one in a thousand doubles is not finite")
+
+
+def test_tokens_made_to_share_a_hash_are_not_taken_for_one_another():
+    one, other = colliding_tokens()
+    assert distinct_tokens(np.array([[one, one, other]]), 3) is None  # too rare to count them
+    keys, which = distinct_tokens(np.array([[one, one, one + 1]]), 3)
+    assert sorted(which[0]) == [0, 0, 1] or sorted(which[0]) == [0, 1, 1]
+    np.testing.assert_array_equal(keys[which[0]], [one, one, one + 1])

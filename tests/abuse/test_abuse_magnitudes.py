@@ -10,7 +10,7 @@ from skcurse.estimators.residual_target import ResidualTargetRegressor
 from skcurse.estimators.softmax_icl import SoftmaxICLRegressor
 from skcurse.theory.collocation import CollocationTable
 from skcurse.theory.collocation_descent import accurate_table
-from skcurse.theory.lazy_descent import lazy_losses, lazy_model, lazy_stable_rate
+from skcurse.theory.lazy_descent import lazy_losses, lazy_model, lazy_stable_rate, lazy_weights
 
 
 def normal(*shape, seed=0):
@@ -135,3 +135,19 @@ def test_a_matrix_beyond_single_precision():
     X = np.float32(1e-30) * normal(6, 2).astype(np.float32)
     with pytest.raises(ValueError, match="query-key matrix overflow float32"):
         SoftmaxICLRegressor(max_iter=3).fit(X, X[:, 0] * 1e30)
+
+
+def test_rows_that_contradict_each_other_do_not_blow_up_the_weights():
+    """Duplicate windows with different targets get their mean; rounding is no direction."""
+    rng = np.random.default_rng(0)
+    J = rng.standard_normal((6, 9))[[0, 1, 2, 0, 1, 2, 0]]
+    y = rng.standard_normal(7)
+    model = lazy_model(J, y, lambda X: X)
+    assert model.values.shape == (3,)
+    weights = lazy_weights(model, np.inf, learning_rate=1e-3)[:, 0]
+    means = [y[[0, 3, 6]].mean(), y[[1, 4]].mean(), y[[2, 5]].mean()]
+    np.testing.assert_allclose(J[:3] @ weights, means, rtol=1e-10)
+    np.testing.assert_allclose(weights, np.linalg.pinv(J, rcond=1e-10) @ y, atol=1e-12)
+    assert lazy_losses(model, [np.inf], learning_rate=1e-3)[0] == pytest.approx(
+        0.5 * np.sum((J @ weights - y) ** 2)
+    )

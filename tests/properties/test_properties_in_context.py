@@ -1,5 +1,8 @@
 """Invariances of the in-context learner, on prompts and on rows, and of its population loss."""
 
+from functools import partial
+from itertools import islice
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -8,6 +11,7 @@ from hypothesis.extra.numpy import arrays
 from tables import LENGTHS, SMALL_SCALES, UNIT, WHOLE, tables
 
 from skcurse.estimators._icl_examples import leave_one_out_examples
+from skcurse.theory.adaptive_descent import gradient_descent
 from skcurse.theory.counted_prompts import count_prompts
 from skcurse.theory.icl_floors import loss_infimum, loss_lower_bound
 from skcurse.theory.icl_population import population_gradient
@@ -193,3 +197,20 @@ def test_loss_stays_above_its_floors_and_the_own_weight_grows(p, n_context, spre
         0.0,
         atol=1e-12 * np.abs(gradient.rates).max() + 10 * gradient.error.max(),
     )
+
+
+@given(layers(), st.sampled_from(["auto", 1e-3, 1.0, 1e3, 1e6]), st.integers(1, 8))
+def test_no_step_of_a_descent_is_worse_than_its_start(layer, learning_rate, n_steps):
+    """Automatic steps never lift the loss; a chosen rate that lifts it above the first is told."""
+    objective = partial(loss_gradient, *layer[:4])
+    steps = gradient_descent(objective, np.zeros_like(layer[4]), learning_rate=learning_rate)
+    losses = []
+    try:
+        for step in islice(steps, n_steps + 1):
+            losses.append(step.loss)  # noqa: PERF401 (those before an error count)
+    except ValueError as error:
+        if learning_rate == "auto" or "diverges" not in str(error):
+            raise
+    if learning_rate == "auto":
+        assert (np.diff(losses) <= 1e-12 * (1 + losses[0])).all()
+    assert all(loss <= losses[0] * (1 + 1e-6) + 1e-12 for loss in losses)

@@ -203,9 +203,18 @@ def test_prompts_have_estimators_and_diagnostics_of_their_own(capsys):
         (["--data", "residual_sm"], "Did you mean 'residual_ssm'"),
         (["--data", "nothing.csv"], "No such file"),
         (["--data", "walk.csv", "--column", "lod"], "no column 'lod'; it has 'date', 'load'"),
-        (["--data", "walk.csv", "--n-steps", "300"], "too few for windows of 300 values"),
+        (["--data", "walk.csv", "--n-steps", "300"], "too few for 10 windows of 300 values"),
         (["--data", "walk.csv", "--test-rows", "0.9"], "120 rows to train on and 180 to test on"),
+        (["--data", "walk.csv", "--n-steps", "111"], "--n-steps of at most 110"),
+        (["--data", "walk.csv", "--rows", "9"], "use a longer series"),
+        (["--data", "walk.csv", "--rows", "3"], "--test-rows 0.2: of 3 rows that is none"),
         (["--data", "walk.csv", "--train-rows", "many"], "--train-rows must be"),
+        (["--data", "walk.csv", "--train-rows", "1.0"], "--train-rows must be"),
+        (["--column", "load"], "--column and --fill are for CSV files"),
+        (["--n-steps", "4", "--set", "data.n_steps=8"], "say the same"),
+        (["--set", "data.gamma=0.5", "--set", "data.gamma=0.6"], "data.gamma is given twice"),
+        (["--out", ""], "--out must name a folder"),
+        (["--data", "table.csv", "--out", "."], "would overwrite the data"),
         (["--data", "walk.csv", "--rows", "0"], "--rows must be"),
         (["--data", "walk.csv", "--horizon", "0"], "--horizon must be at least 1"),
         (["--data", "walk.csv", "--n-steps", "0"], "--n-steps and"),
@@ -238,6 +247,7 @@ def test_bad_input_is_one_line_and_exit_code_two(tmp_path, capsys, argv, message
     walk(tmp_path / "walk.csv")
     text = (tmp_path / "walk.csv").read_text().splitlines()
     (tmp_path / "gaps.csv").write_text("\n".join([*text[:2], "2020-01-02,", *text[3:]]))
+    walk(tmp_path / "table.csv")
     flat = [re.sub(",.*", ",1.0", line) for line in text[1:150]]
     (tmp_path / "flat.csv").write_text("\n".join([text[0], *flat, *text[150:]]))
     assert main(["compare", *argv]) == 2
@@ -247,6 +257,15 @@ def test_bad_input_is_one_line_and_exit_code_two(tmp_path, capsys, argv, message
     assert err.count("\n") == 1
     assert "mean squared error" not in out
     assert not list(tmp_path.glob("skcurse-compare/*"))
+    assert (tmp_path / "table.csv").read_text() == (tmp_path / "walk.csv").read_text()
+
+
+def test_infinite_training_on_the_command_line():
+    infinite = ["--set", "attention.max_iter=inf", "--set", "attention.alpha=1.0"]
+    chosen = ["--set", "attention.regime=infinite", "--estimator", "attention"]
+    assert main(["compare", "--folds", "2", "--n-samples", "30", *infinite, *chosen]) == 0
+    assert table()[0]["mean_test_n_iter"] == "nan"
+    assert not Path("skcurse-compare/failures.txt").exists()
 
 
 @pytest.mark.parametrize(

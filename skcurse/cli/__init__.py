@@ -59,7 +59,7 @@ def build_parser() -> argparse.ArgumentParser:
 def _compare(args: argparse.Namespace) -> int:
     """Run ``skcurse compare``."""
     experiment = build_experiment(args)
-    folder = prepare_folder(args.out)
+    folder = prepare_folder(args.out, args.data)
     for note in experiment.notes:
         print(note)
     with threadpool_limits(1):  # the tasks are small: more threads would wait for each other

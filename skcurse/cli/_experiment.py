@@ -28,6 +28,7 @@ WINDOW_DIAGNOSTICS = (
     "sign_agreement", "update_alignment", "weight_sign_alignment", "last_step_attention",
     "weight_movement", "ntk_effective_rank",
 )  # fmt: skip
+MIN_WINDOWS = 10  # fewer train nothing
 PROMPT_DIAGNOSTICS = ("attention_concentration", "loss_floor_gap")
 
 
@@ -63,6 +64,8 @@ def build_experiment(args: argparse.Namespace) -> Experiment:
         own_scores |= {"skill": skill, "skill_error": skill_error}
     else:
         name, model, cv = args.data, _data_model(args), args.folds
+        if args.n_steps is not None and "n_steps" in grid:
+            raise ValueError("--n-steps and --set data.n_steps say the same: leave one out.")
         rows = Rows(n_context=getattr(model, "n_context", None))
         if rows.n_context is not None:
             defaults, measures = FOR_PROMPTS, PROMPT_DIAGNOSTICS
@@ -91,6 +94,8 @@ def _names_a_series(data: str) -> bool:
 
 def _data_model(args: argparse.Namespace) -> Any:
     """Return the data model of a registered name."""
+    if args.column is not None or args.fill is not None:
+        raise ValueError(f"--column and --fill are for CSV files; {args.data} is a data model.")
     try:
         cls = get_data_models([args.data])[args.data]
     except PluginError:  # two plugins offer it, or strict mode
@@ -128,10 +133,12 @@ def _series(
     if min(n_steps, args.horizon) < 1:
         raise ValueError("--n-steps and --horizon must be at least 1.")
     n_windows = n_train - n_steps - args.horizon + 1
-    if n_windows < 10:
+    if n_windows < MIN_WINDOWS:
+        longest = n_train - args.horizon + 1 - MIN_WINDOWS
+        advice = f"choose --n-steps of at most {longest}" if longest > 0 else "use a longer series"
         raise ValueError(
-            f"{name}: {n_train} training rows are too few for windows of {n_steps} values and a "
-            f"horizon of {args.horizon}: choose --n-steps below {max(2, n_train // 10)}."
+            f"{name}: {n_train} training rows are too few for {MIN_WINDOWS} windows of {n_steps} "
+            f"values and a horizon of {args.horizon}: {advice}."
         )
     if np.ptp(values[:n_train]) == 0:
         raise ValueError(f"{name} is constant over its {n_train} training rows.")
@@ -153,9 +160,12 @@ def _n_rows(option: str, text: str, n_rows: int) -> int:
         value = float(text)
     except ValueError:
         value = 0.0
-    count = int(value * n_rows) if value < 1 else int(value)
-    if count < 1 or (value >= 1 and value != count):
+    is_share = 0 < value < 1
+    if not is_share and not (value >= 1 and text.isdecimal()):
         raise ValueError(f"{option} must be a number of rows or a share below 1, got {text}.")
+    count = int(value * n_rows) if is_share else int(value)
+    if count < 1:
+        raise ValueError(f"{option} {text}: of {n_rows} rows that is none; use a longer series.")
     return count
 
 
@@ -163,11 +173,15 @@ def _parse_settings(settings: list[str]) -> tuple[dict[str, list[Any]], dict[str
     """Split ``data.P=V,V`` into a grid, ``ESTIMATOR.P=V`` into parameters."""
     grid: dict[str, list[Any]] = {}
     params: dict[str, dict[str, Any]] = {}
+    seen: list[str] = []
     for setting in settings:
         key, equals, text = setting.partition("=")
         owner, dot, name = key.rpartition(".")
         if not (equals and dot and owner and name and text):
             raise ValueError(f"--set takes data.PARAMETER=VALUE[,VALUE...], got {setting!r}.")
+        if key in seen:
+            raise ValueError(f"--set {key} is given twice.")
+        seen.append(key)
         values = _values(text)
         if owner == "data":
             grid[name] = values
@@ -183,4 +197,4 @@ def _values(text: str) -> list[Any]:
     try:
         return list(ast.literal_eval(f"({text},)"))
     except (ValueError, SyntaxError):
-        return text.split(",")
+        return [np.inf if word == "inf" else word for word in text.split(",")]

@@ -13,9 +13,14 @@ from skcurse.comparison import Comparison, describe
 from skcurse.displays import ComparisonDisplay
 
 
-def prepare_folder(path: str) -> Path:
-    """Make the output folder, before anything expensive is done."""
+def prepare_folder(path: str, data: str) -> Path:
+    """Make the output folder, before anything expensive is done; `data` is not overwritten."""
     folder = Path(path)
+    if not path:
+        raise ValueError("--out must name a folder; '.' is this one.")
+    table = folder / "table.csv"
+    if os.path.exists(data) and table.exists() and os.path.samefile(data, table):
+        raise ValueError(f"--out {path} would overwrite the data, {data}: name another folder.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):

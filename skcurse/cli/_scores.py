@@ -29,9 +29,9 @@ def skill_error(estimator: Any, X: NDArray[np.float64], y: NDArray[np.float64]) 
 
 
 def n_iter(estimator: Any, X: Any, y: Any) -> float:
-    """Return the number of iterations of an estimator that counts them."""
+    """Return the number of iterations of an estimator that counts them; a closed form has none."""
     value = getattr(estimator, "n_iter_", None)  # None where a solver does not iterate
-    return np.nan if value is None else float(np.max(value))
+    return np.nan if value is None or np.isinf(value).any() else float(np.max(value))
 
 
 def _gains(

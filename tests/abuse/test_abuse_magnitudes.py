@@ -11,6 +11,7 @@ from skcurse.estimators.softmax_icl import SoftmaxICLRegressor
 from skcurse.theory.collocation import CollocationTable
 from skcurse.theory.collocation_descent import accurate_table
 from skcurse.theory.lazy_descent import lazy_losses, lazy_model, lazy_stable_rate, lazy_weights
+from skcurse.theory.tilted_moments import tilted_moments
 
 
 def normal(*shape, seed=0):
@@ -151,3 +152,12 @@ def test_rows_that_contradict_each_other_do_not_blow_up_the_weights():
     assert lazy_losses(model, [np.inf], learning_rate=1e-3)[0] == pytest.approx(
         0.5 * np.sum((J @ weights - y) ** 2)
     )
+
+
+@pytest.mark.parametrize("weight", [1e10, -1e10, 1e300])
+def test_scores_beyond_floating_point_leave_one_entry(weight):
+    """A softmax of infinite sharpness has the extreme entry as its mean and no variance."""
+    X = np.array([[-1e200, 3e199, 1e200], [2e200, 1e200, 2e200]])
+    mean, var = tilted_moments(X, [weight])
+    np.testing.assert_array_equal(mean[:, 0], [X[0, 2], 2e200] if weight > 0 else [-1e200, 1e200])
+    np.testing.assert_array_equal(var, 0.0)

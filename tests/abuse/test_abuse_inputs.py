@@ -12,6 +12,7 @@ from skcurse.datasets import (
     make_windows,
     unpack_prompts,
 )
+from skcurse.estimators._icl_examples import held_out_rows
 from skcurse.estimators.attention_kernel import AttentionNTKKernel
 from skcurse.estimators.attention_ntk import AttentionNTKRegressor
 from skcurse.estimators.residual_linear import ResidualLinearRegressor
@@ -236,3 +237,13 @@ def test_tokens_made_to_share_a_hash_are_not_taken_for_one_another():
     keys, which = distinct_tokens(np.array([[one, one, one + 1]]), 3)
     assert sorted(which[0]) == [0, 0, 1] or sorted(which[0]) == [0, 1, 1]
     np.testing.assert_array_equal(keys[which[0]], [one, one, one + 1])
+
+
+def test_both_zeros_are_one_row():
+    """Copies of a row are held out together, whatever the sign of their zeros."""
+    X = np.array([[0.0, 1.0], [-0.0, 1.0], [1.0, 0.0], [2.0, -0.0], [2.0, 0.0]])
+    for seed in range(20):
+        held = held_out_rows(X, np.ones(5), 0.4, seed)
+        assert held[0] == held[1]
+        assert held[3] == held[4]
+        assert 0 < held.sum() < 5

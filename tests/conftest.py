@@ -1,6 +1,12 @@
-"""Budgets of property tests: few, repeatable examples, or HYPOTHESIS_PROFILE=long."""
+"""Budgets of property tests: few, repeatable examples, or HYPOTHESIS_PROFILE=long.
+
+scikit-learn's check of array API input skips unless SCIPY_ARRAY_API is set before SciPy is
+imported, so it is set here.
+"""
 
 import os
+
+os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
 from hypothesis import settings
 

@@ -43,6 +43,7 @@ from skcurse.theory.infinite_width import (
 )
 from skcurse.theory.lazy_descent import (
     LazyModel,
+    descent_filter,
     lazy_losses,
     lazy_model,
     lazy_stable_rate,
@@ -53,6 +54,8 @@ from skcurse.theory.tabulated_lazy import tabulated_lazy_model
 
 Array = NDArray[np.float64]
 
+# Condition number from which rounding errors are warned of: fewer than six digits are left.
+_ILL_CONDITIONED = 1e10
 # About as many nodes stand for the weights of the infinitely wide network.
 _N_NODES = 1000
 
@@ -134,14 +137,53 @@ def solve_linear(learner: Any, blocks: Map) -> None:
     model = linear_model(learner, blocks, table)
     learner.learning_rate_ = _rate(learner, partial(lazy_stable_rate, model, learner.alpha))
     descent = {"learning_rate": learner.learning_rate_, "alpha": learner.alpha}
-    learner.loss_steps_ = lazy_steps(model, learner.max_iter, **descent)
+    n_steps = float(learner.max_iter)
+    _warn_if_rounded(model, n_steps, descent)
+    learner.loss_steps_ = lazy_steps(model, n_steps, **descent)
     learner.loss_curve_ = lazy_losses(model, learner.loss_steps_, **descent)
     learner.n_iter_ = learner.max_iter
-    trained = linear_weights(learner, model, learner.max_iter)
+    trained = linear_weights(learner, model, n_steps)
     if learner.regime_ == "infinite":
         learner.node_weights_ = trained
     else:
         learner.weights_ = trained
+
+
+def _warn_if_rounded(model: LazyModel, n_steps: float, descent: dict[str, float]) -> None:
+    """Warn where the closed form inverts singular values so small that rounding dominates."""
+    gain = descent_filter(model.values**2, n_steps, **descent)
+    # The norm of the features times that of their filtered inverse.
+    condition = float(np.max(model.values, initial=0.0) * np.max(model.values * gain, initial=0.0))
+    if condition > _ILL_CONDITIONED:
+        warnings.warn(
+            f"The features are inverted with a condition number of {condition:.1g}: rounding "
+            "errors may dominate the predictions. Set alpha > 0 or a smaller, finite max_iter.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
+
+
+def warn_if_worse_than_mean(learner: Any) -> None:
+    """Warn where the trained model fits its rows worse than one number would."""
+    y, weight = learner.y_fit_, learner.sample_weight_fit_
+    weight = np.ones(len(y)) if weight is None else weight
+    share = weight / weight.max()
+    mean = np.average(y, axis=0, weights=share)
+    constant = 0.5 * float(np.sum((share * ((y - mean) ** 2).T).T)) * weight.max()
+    if learner.regime_ == "infinite":
+        moved = learner.node_weights_
+    else:
+        moved = learner.weights_ - learner.initial_weights_
+    trained = learner.loss_curve_[-1] - 0.5 * learner.alpha * float(np.sum(moved**2))
+    # A tenth more is what y off centre may cost; the last term is rounding.
+    if trained > 1.1 * constant + 1e-12 * learner.loss_curve_[0]:
+        warnings.warn(
+            f"The loss on the training rows, {trained:.3g}, is above the {constant:.3g} of "
+            "predicting the mean of y. The query multiplies the attention scores and the output is "
+            "a tilted mean of the window: standardise the series before it is cut into windows.",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def _chosen_descent(learner: Any, blocks: Map) -> TableDescent | None:
@@ -205,7 +247,7 @@ def _chosen_table(learner: Any, blocks: Map) -> CollocationTable | None:
     n_samples, n_features = learner.X_fit_.shape
     width = _N_NODES if learner.regime_ == "infinite" else learner.n_neurons
     # Without ridge, in the limit, even the smallest singular values count, which tables blur.
-    limit = not np.isfinite(learner.max_iter) and learner.alpha == 0
+    limit = learner.max_iter == np.inf and learner.alpha == 0
     if learner.solver == "direct" or limit or not collocation_pays(n_samples, width, n_features, 1):
         return None
     try:

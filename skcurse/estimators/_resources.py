@@ -23,10 +23,11 @@ def block_bytes() -> int:
 
 
 def check_number(value: Any, name: str, **bounds: Any) -> None:
-    """Raise for what is no number within the bounds of scikit-learn's `check_scalar`, or NaN."""
+    """Raise for what is no finite number within the bounds of scikit-learn's `check_scalar`."""
     check_scalar(value, name, Real, **bounds)
-    if np.isnan(value):
-        raise ValueError(f"{name} must be a number, got nan.")
+    if not np.isfinite(value):
+        least = "above" if bounds.get("include_boundaries") == "neither" else "of at least"
+        raise ValueError(f"{name} must be a finite number {least} 0, got {value}.")
 
 
 @contextmanager

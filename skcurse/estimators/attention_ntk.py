@@ -25,6 +25,7 @@ from skcurse.estimators._attention_training import (
     outputs,
     solve_linear,
     table_descent,
+    warn_if_worse_than_mean,
 )
 from skcurse.estimators._resources import (
     check_number,
@@ -74,7 +75,8 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
         initialisation plus `alpha`; 1 where the kernel is zero and nothing can move. Should a step
         of the finite regime lift the loss above its first value, "auto" halves it for good.
     max_iter : int or numpy.inf, default=1000
-        Most steps; infinity only in the regimes with a closed form.
+        Most steps; infinity only in the regimes with a closed form, and there best with
+        ``alpha > 0`` (see Notes).
     tol : float, default=1e-4
         The finite regime stops when the loss has changed by no more than this, relatively, over
         `n_iter_no_change` steps.
@@ -139,6 +141,15 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
     -----
     The network can only return tilted means of a window, so it cannot represent most targets; its
     training error stays far from zero on them.
+
+    X should be centred and of unit scale, y with it: the query multiplies the scores, so on large
+    values the softmax picks single entries, and the output is a tilted mean of the window, to which
+    no intercept is added. Standardise a series before it is cut into windows; `fit` warns where it
+    ends more than a tenth above the loss of predicting the mean of y.
+
+    The kernel's small eigenvalues lie below what double precision resolves. Without ridge the limit
+    ``max_iter=numpy.inf`` inverts them all the same, so that its predictions are made of rounding
+    errors and differ between solvers; `fit` warns. ``alpha > 0`` or a finite `max_iter` helps.
 
     References
     ----------
@@ -213,7 +224,9 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
         Warns
         -----
         ConvergenceWarning
-            If `max_iter` ends the finite regime.
+            If `max_iter` ends the finite regime, or rounding errors dominate a closed form.
+        UserWarning
+            If the trained network is worse on the training rows than the mean of y.
         """
         self._check_parameters()
         learner = clone(self)
@@ -238,6 +251,7 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
                     descend_network(learner, tasks, blocks)
             else:
                 solve_linear(learner, blocks)
+        warn_if_worse_than_mean(learner)
         for name in learned(self):
             delattr(self, name)
         for name, value in learned(learner).items():
@@ -425,7 +439,12 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
             check_number(
                 self.learning_rate, "learning_rate", min_val=0, include_boundaries="neither"
             )
-        if self.regime == "finite" or self.max_iter != np.inf:
+        if self.regime == "finite" and self.max_iter == np.inf:
+            raise ValueError(
+                "max_iter must be finite in the finite regime; infinitely many steps need "
+                "regime='lazy' or regime='infinite'."
+            )
+        if self.max_iter != np.inf:
             check_scalar(self.max_iter, "max_iter", Integral, min_val=1)
         check_number(self.tol, "tol", min_val=0)
         check_scalar(self.n_iter_no_change, "n_iter_no_change", Integral, min_val=1)

@@ -378,8 +378,59 @@ def test_parameters_out_of_range(parameters, message):
 
 def test_infinity_is_for_closed_forms():
     X, y = series()
-    with pytest.raises(TypeError, match="max_iter"):
+    with pytest.raises(ValueError, match="regime='lazy' or regime='infinite'"):
         model(max_iter=np.inf).fit(X, y)
+    model("lazy", max_iter=10**30).fit(X, y)
+
+
+@pytest.mark.parametrize("name", ["alpha", "tol", "learning_rate"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_parameters_are_finite(name, value):
+    with pytest.raises(ValueError, match=f"{name} must be a finite number (above|of at least) 0"):
+        model(**{name: value}).fit(*series())
+
+
+def messages(fit):
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        fit()
+    return [str(w.message) for w in caught]
+
+
+@pytest.mark.parametrize("solver", ["direct", "collocation"])
+@pytest.mark.parametrize("regime", ["lazy", "infinite"])
+@pytest.mark.parametrize(
+    ("limit", "warned"),
+    [
+        ({"max_iter": np.inf}, True),
+        ({"max_iter": 10**25}, True),
+        ({"max_iter": np.inf, "alpha": 1e-24}, True),
+        ({"max_iter": np.inf, "alpha": 1e-6}, False),
+        ({"max_iter": 1000}, False),
+    ],
+)
+def test_inverting_rounding_errors_is_warned_of(regime, solver, limit, warned):
+    X = np.random.default_rng(0).normal(size=(60, 6))
+    said = messages(lambda: model(regime, solver=solver, **limit).fit(X, X @ np.arange(6.0)))
+    assert ["alpha > 0 or a smaller, finite max_iter" in text for text in said] == [True] * warned
+    # The solvers disagree where there is a warning, and nowhere else.
+    one, two = (
+        model(regime, solver=s, **limit).fit(X, X @ np.arange(6.0)).predict(X[::-1, ::-1])
+        for s in ("direct", "collocation")
+    )
+    assert np.allclose(one, two, rtol=1e-3, atol=1e-3) is not warned
+
+
+@pytest.mark.parametrize("regime", REGIMES)
+@pytest.mark.parametrize(("scale", "offset"), [(1.0, 0.0), (0.5, 100.0), (40.0, 0.0)])
+def test_a_fit_worse_than_the_mean_is_warned_of(regime, scale, offset):
+    X, y = series()
+    X, y = scale * X + offset, scale * y + offset
+    s = np.random.default_rng(1).uniform(0.5, 2.0, len(y))
+    fitted = model(regime, max_iter=100)
+    said = messages(lambda: fitted.fit(X, y, sample_weight=s))
+    worse = any("standardise the series before it is cut" in text for text in said)
+    assert worse is (offset > 0)
+    assert (fitted.score(X, y, sample_weight=s) < 0) is worse
 
 
 @pytest.mark.parametrize("weight", [np.zeros(40), -np.ones(40), np.ones(3), np.ones((40, 2))])

@@ -167,14 +167,15 @@ def warn_if_worse_than_mean(learner: Any) -> None:
     """Warn where the trained model fits its rows worse than one number would."""
     y, weight = learner.y_fit_, learner.sample_weight_fit_
     weight = np.ones(len(y)) if weight is None else weight
-    share = weight / weight.max()
-    mean = np.average(y, axis=0, weights=share)
-    constant = 0.5 * float(np.sum((share * ((y - mean) ** 2).T).T)) * weight.max()
+    mean = np.average(y, axis=0, weights=weight / weight.max())
+    # Roots first: squares of their own could overflow.
+    constant = 0.5 * float(np.sum((np.sqrt(weight) * (y - mean).T) ** 2))
     if learner.regime_ == "infinite":
         moved = learner.node_weights_
     else:
         moved = learner.weights_ - learner.initial_weights_
-    trained = learner.loss_curve_[-1] - 0.5 * learner.alpha * float(np.sum(moved**2))
+    ridge = float(np.sum((math.sqrt(0.5 * learner.alpha) * moved) ** 2))
+    trained = learner.loss_curve_[-1] - ridge
     # A tenth more is what y off centre may cost; the last term is rounding.
     if trained > 1.1 * constant + 1e-12 * learner.loss_curve_[0]:
         warnings.warn(

@@ -1,10 +1,11 @@
 """One column of a CSV file as a series, or one clear reason why not."""
 
+from __future__ import annotations
+
 import csv
 from collections import Counter
-from collections.abc import Callable
-from datetime import datetime
-from itertools import pairwise
+from collections.abc import Callable, Iterable
+from io import StringIO
 from math import isfinite, nan
 from os import PathLike
 from pathlib import Path
@@ -13,10 +14,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from skcurse.datasets._csv_dates import check_order, looks_like_time, readings
+
 __all__ = ["CSVSeries", "read_csv_series"]
 
 FILLS = ("linear", "previous")
 _MISSING = {"", "na", "n/a", "nan", "null", "none"}
+_PACKED = {".gz", ".bz2", ".xz", ".zip", ".zst"}
 
 
 class CSVSeries(NamedTuple):
@@ -29,9 +33,9 @@ class CSVSeries(NamedTuple):
     column : str
         Name of the column.
     dates : list of str or None
-        Cells of the date column, if there is one.
+        Cells of the column of dates or years, if there is one that is understood.
     notes : list of str
-        What was noticed or done on the way: filled cells, repeated dates.
+        What was noticed or done on the way: filled cells, dates repeated or not understood.
     """
 
     values: NDArray[np.float64]
@@ -64,7 +68,8 @@ def read_csv_series(
     ------
     ValueError
         If the file is no such table, the column is not there or ambiguous, or a cell is missing,
-        infinite or no number: the message names line and column.
+        infinite or no number: the message names line and column. If dates run backwards, where
+        days and months could be exchanged in both readings.
     OSError
         If the file cannot be read.
 
@@ -84,16 +89,24 @@ def read_csv_series(
     name = Path(path).name
     header, lines, cells = _read_table(path)
     columns = dict(zip(header, zip(*cells, strict=True), strict=True))
-    date_name = next((h for h in header if all(_is_date(c) for c in columns[h])), None)
+    times = {h: read for h in header if (read := readings(h, columns[h]))}
+    if first := next((h for h in times if readings("", [h])), None):
+        raise ValueError(f"{name} has no header line: the first one holds the date {first!r}.")
+    # Dates go before numbers, such as those of a column of years.
+    date_name = min(times, key=lambda h: isinstance(times[h][0][0], float), default=None)
     dates = None if date_name is None else [c.strip() for c in columns[date_name]]
-    column = _choose(columns, column, date_name, name)
+    column = _choose(columns, column, times, lines, name)
 
     def place(row: int) -> str:
         when = "" if dates is None or column == date_name else f" ({dates[row]})"
         return f"{name}, line {lines[row]}{when}, column {column!r}"
 
     values = np.array([_number(c, row, place) for row, c in enumerate(columns[column])])
-    notes = _check_dates(dates, lines, name)
+    notes = []
+    if date_name is not None and dates is not None:
+        notes = check_order(dates, times[date_name], lines, name)
+    elif other := next((h for h in header if h != column and looks_like_time(h, columns[h])), None):
+        notes = [f"dates in column {other!r} are not understood, their order is not checked"]
     if (missing := np.flatnonzero(np.isnan(values))).size:
         if fill is None:
             raise ValueError(
@@ -110,12 +123,15 @@ def read_csv_series(
 def _read_table(path: str | PathLike[str]) -> tuple[list[str], list[int], list[list[str]]]:
     """Return the header, and for each row its line in the file and its cells."""
     name = Path(path).name
+    if Path(path).suffix.lower() in _PACKED:
+        raise ValueError(f"{name} is compressed: unpack it first.")
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
-            delimiter = max(",;\t", key=file.readline().count)
-            file.seek(0)
-            reader = csv.reader(file, delimiter=delimiter, strict=True)
-            rows = [(reader.line_num, row) for row in reader if row]
+            text = StringIO(file.read(), newline="")  # a pipe can be read only once
+        delimiter = max(",;\t", key=text.readline().count)
+        text.seek(0)
+        reader = csv.reader(text, delimiter=delimiter, strict=True)
+        rows = [(reader.line_num, row) for row in reader if row]
     except UnicodeDecodeError as error:
         raise ValueError(f"{name} is not text in UTF-8 (byte {error.start}).") from error
     except csv.Error as error:
@@ -137,14 +153,19 @@ def _read_table(path: str | PathLike[str]) -> tuple[list[str], list[int], list[l
 
 
 def _choose(
-    columns: dict[str, tuple[str, ...]], column: str | None, date_name: str | None, file: str
+    columns: dict[str, tuple[str, ...]],
+    column: str | None,
+    times: Iterable[str],
+    lines: list[int],
+    file: str,
 ) -> str:
     """Return the column that was asked for, or the only one that could be meant."""
-    numeric = [
-        name
+    partly = {
+        name: cells
         for name, cells in columns.items()
-        if name != date_name and any(map(_is_number, cells)) and all(map(_may_be_number, cells))
-    ]
+        if name not in times and any(map(_is_number, cells))
+    }
+    numeric = [name for name, cells in partly.items() if all(map(_may_be_number, cells))]
     if column is not None:
         if column not in columns:
             raise ValueError(
@@ -153,6 +174,9 @@ def _choose(
         return column
     if len(numeric) != 1:
         found = ", ".join(map(repr, numeric)) or "none"
+        for name, cells in [] if numeric else partly.items():
+            row = next(row for row, cell in enumerate(cells) if not _may_be_number(cell))
+            found += f"; {name!r} is none, since line {lines[row]} holds {cells[row]!r}"
         raise ValueError(f"Choose a column of {file} with --column; numeric ones: {found}.")
     return numeric[0]
 
@@ -175,38 +199,6 @@ def _number(cell: str, row: int, place: Callable[[int], str]) -> float:
     if not _is_number(cell):
         raise ValueError(f"{place(row)}: {cell!r} is not a finite number.")
     return float(cell)
-
-
-def _is_date(cell: str) -> bool:
-    if _is_number(cell):  # 20240101 is a number first
-        return False
-    try:
-        datetime.fromisoformat(cell.strip())
-    except ValueError:
-        return False
-    return True
-
-
-def _check_dates(dates: list[str] | None, lines: list[int], file: str) -> list[str]:
-    """Refuse dates that run backwards; note repeated ones."""
-    if dates is None:
-        return []
-    times = [datetime.fromisoformat(date) for date in dates]
-    if len({time.tzinfo is None for time in times}) > 1:
-        raise ValueError(f"{file}: some dates have a time zone and some have none.")
-    repeated = []
-    for row, (earlier, later) in enumerate(pairwise(times), start=1):
-        if later < earlier:
-            raise ValueError(
-                f"{file}, line {lines[row]}: the date {dates[row]} is before the one above it. "
-                "Sort the file by time."
-            )
-        if later == earlier:
-            repeated.append(row)
-    if not repeated:
-        return []
-    where = f"first at line {lines[repeated[0]]}: {dates[repeated[0]]}"
-    return [f"{len(repeated)} dates are repeated ({where}); every row is kept"]
 
 
 def _filled(

@@ -1,5 +1,7 @@
 """The Electricity Transformer Temperature series, fetched once and checked."""
 
+from __future__ import annotations
+
 import hashlib
 import os
 import shutil
@@ -120,14 +122,14 @@ def _locate(name: str, data_home: str | os.PathLike[str] | None, download: bool)
         raise OSError(f"{file} is neither in {folder} nor in {home}; download_if_missing is False.")
     url = _URL + file
     try:
-        folder.mkdir(exist_ok=True)
         # The scratch folder vanishes whatever happens, and only a whole, checked file leaves it.
-        with TemporaryDirectory(dir=folder, prefix=f".{name}-") as scratch:
+        with TemporaryDirectory(dir=home, prefix=f".{name}-") as scratch:
             part = Path(scratch) / file
             with urlopen(url, timeout=_TIMEOUT) as response, part.open("wb") as target:
                 shutil.copyfileobj(response, target)
             if flaw := _flaw(part, _SHA256[name]):
                 raise OSError(f"the download {flaw}")
+            folder.mkdir(exist_ok=True)
             os.replace(part, folder / file)
     except (OSError, HTTPException) as error:
         raise OSError(

@@ -1,5 +1,7 @@
 """Prompts of an in-context regression task over a finite set of orthonormal tokens."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
@@ -185,7 +187,8 @@ class ICLPrompts(DataModel):
         law = _TASK_LAWS.get(self.task_law) if isinstance(self.task_law, str) else self.task_law
         if not callable(law):
             raise ValueError(
-                f"task_law must be one of {sorted(_TASK_LAWS)} or a callable, got {law!r}."
+                f"task_law must be one of {sorted(_TASK_LAWS)} or a callable, got "
+                f"{self.task_law!r}."
             )
         tasks = np.asarray(law(rng, shape), dtype=np.float64)
         if tasks.shape != shape:

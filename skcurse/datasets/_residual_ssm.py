@@ -1,5 +1,7 @@
 """The residual state space model as a data model."""
 
+from __future__ import annotations
+
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -101,15 +103,24 @@ class ResidualSSM(DataModel):
         ValueError
             If a parameter is out of range. For `gamma` the message names the interval.
         """
+        self._check_parameters()
+        n_states = self.n_steps if self.n_states is None else self.n_states
+        rng = check_random_state(self.system_state)
+        angles = spread_angles(n_states, rng, unit_root=self.unit_root)
+        return build_system(angles, self.gamma, self.n_steps, rng)
+
+    def _check_parameters(self) -> None:
+        """Raise for a parameter of the wrong kind; `build_system` checks gamma's interval."""
         n_states = self.n_steps if self.n_states is None else self.n_states
         for name, value in (("n_steps", self.n_steps), ("n_states", n_states)):
             if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
         if not isinstance(self.noise, Real) or not 0.0 <= float(self.noise) < np.inf:
             raise ValueError(f"noise must be a finite number of at least 0, got {self.noise!r}.")
-        rng = check_random_state(self.system_state)
-        angles = spread_angles(n_states, rng, unit_root=self.unit_root)
-        return build_system(angles, self.gamma, self.n_steps, rng)
+        if not isinstance(self.gamma, Real) or isinstance(self.gamma, bool):
+            raise ValueError(f"gamma must be a number between -1 and 1, got {self.gamma!r}.")
+        if not isinstance(self.unit_root, bool | np.bool_):
+            raise ValueError(f"unit_root must be True or False, got {self.unit_root!r}.")
 
     def _sample(
         self, n_samples: int, shift: str | None, rng: np.random.RandomState
@@ -159,6 +170,7 @@ class ResidualSSM(DataModel):
         risk : float
             ``E[y^2]``: under the training law ``1 + noise ** 2``.
         """
+        self._check_parameters()
         return self.linear_risk(np.zeros(self.n_steps), shift=shift)
 
     def persistence_risk(self, shift: str | None = None) -> float:
@@ -174,6 +186,7 @@ class ResidualSSM(DataModel):
         risk : float
             ``E[(y - x_d)^2]``: under the training law ``2 - 2 gamma + 2 noise ** 2``.
         """
+        self._check_parameters()
         return self.linear_risk(np.eye(self.n_steps)[-1], shift=shift)
 
     def best_residual_risk(self, shift: str | None = None, *, centered: bool = True) -> float:

@@ -1,5 +1,7 @@
 """The bundled series, both in the public domain."""
 
+from __future__ import annotations
+
 from importlib.resources import files
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Windows of a series: lag tables for forecasting, and a series as a data model."""
 
+from __future__ import annotations
+
 from numbers import Integral
 from typing import Any, Literal, NamedTuple, overload
 

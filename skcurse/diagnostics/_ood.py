@@ -1,5 +1,7 @@
 """A scorer on a sample of another law."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -1,5 +1,7 @@
 """Where the weights of the two signs went."""
 
+from __future__ import annotations
+
 from typing import Any, Self
 
 import numpy as np

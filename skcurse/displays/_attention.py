@@ -1,5 +1,7 @@
 """Where in a window the neurons of each sign look."""
 
+from __future__ import annotations
+
 from typing import Any, Self
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Errors in and out of distribution, beside the risks that are known in closed form."""
 
+from __future__ import annotations
+
 from numbers import Real
 from typing import Any, Self
 

@@ -1,5 +1,7 @@
 """Forecasts against the truth."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, Self
 

@@ -1,5 +1,7 @@
 """Loss against steps of training, beside the rate that the tangent kernel promises."""
 
+from __future__ import annotations
+
 from typing import Any, Self
 
 import numpy as np

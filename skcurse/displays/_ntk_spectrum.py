@@ -1,5 +1,7 @@
 """Eigenvalues of the neural tangent kernel, down to what double precision resolves."""
 
+from __future__ import annotations
+
 from typing import Any, Self
 
 import numpy as np

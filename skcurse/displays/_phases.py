@@ -1,5 +1,7 @@
 """The phases in which attention learns one feature in context."""
 
+from __future__ import annotations
+
 from typing import Any, Self
 
 import numpy as np

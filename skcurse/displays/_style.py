@@ -1,5 +1,7 @@
 """What all displays share: axes, colours, and the error without matplotlib."""
 
+from __future__ import annotations
+
 from typing import Any
 
 # Okabe and Ito: told apart with any colour vision. Black is kept for reference lines.

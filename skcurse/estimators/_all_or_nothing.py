@@ -1,5 +1,7 @@
 """A fit that fails or is interrupted leaves its estimator as it was."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 

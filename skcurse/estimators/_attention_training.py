@@ -5,6 +5,8 @@ to descend takes part by its steps, in `network_steps`: stopping rule, divergenc
 `staged_predict` follow whatever steps that function yields.
 """
 
+from __future__ import annotations
+
 import math
 import warnings
 from collections.abc import Callable, Iterator

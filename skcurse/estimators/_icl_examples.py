@@ -1,5 +1,7 @@
 """From tables to what an in-context learner is trained on: contexts, queries and their labels."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

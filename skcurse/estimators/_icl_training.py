@@ -1,5 +1,7 @@
 """Gradient descent of SoftmaxICLRegressor: threads, held-out loss, callbacks and when to stop."""
 
+from __future__ import annotations
+
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial

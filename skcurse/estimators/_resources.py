@@ -1,5 +1,7 @@
 """What estimators check alike: memory and workers they are allowed, numbers, targets, weights."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager

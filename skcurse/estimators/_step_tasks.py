@@ -1,5 +1,7 @@
 """Steps of a gradient descent as tasks of scikit-learn's callbacks."""
 
+from __future__ import annotations
+
 from typing import Any, Self
 
 from sklearn.base import BaseEstimator

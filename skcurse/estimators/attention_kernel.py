@@ -1,5 +1,7 @@
 """The kernel of the infinitely wide attention network, for kernel machines."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """The attention network of the curse-of-attention paper as a scikit-learn regressor."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from itertools import islice
 from numbers import Integral

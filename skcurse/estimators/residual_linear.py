@@ -1,5 +1,7 @@
 """The residual linear network: the newest value plus a linear model of the window."""
 
+from __future__ import annotations
+
 import warnings
 from numbers import Real
 from typing import Any, Self

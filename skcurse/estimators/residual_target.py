@@ -1,5 +1,7 @@
 """Any regressor, on the change from the newest value of a window."""
 
+from __future__ import annotations
+
 from typing import Any, Self
 
 import numpy as np

@@ -1,5 +1,7 @@
 """A softmax attention layer that learns in context, as a scikit-learn regressor."""
 
+from __future__ import annotations
+
 from numbers import Integral
 from typing import Any, Self
 

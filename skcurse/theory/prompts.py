@@ -1,5 +1,7 @@
 """The layout of prompts as rows of a table."""
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 

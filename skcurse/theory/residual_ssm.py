@@ -377,9 +377,15 @@ def _tilted_weights(theta: FloatArray, gamma: float) -> FloatArray:
     """Squared weights of C, tilted exponentially so that their mean cosine is gamma."""
     cosines = np.cos(theta)
     low, high = cosines.min(), cosines.max()
+    if low == high:
+        raise ValueError(
+            f"gamma={gamma!r}: a system with the single cosine {low:.6g} can have no other gamma; "
+            "it needs more states (n_states)."
+        )
     outside = ValueError(
         f"gamma={gamma!r} must lie strictly inside ({low:.6g}, {high:.6g}), the smallest and the "
-        f"largest cosine of the {len(theta)} eigenvalue angles; more states widen the interval."
+        f"largest cosine of the {len(theta)} eigenvalue angles"
+        + ("." if (low, high) == (-1.0, 1.0) else "; more states widen the interval.")
     )
     if not low < gamma < high:
         raise outside

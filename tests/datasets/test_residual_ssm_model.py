@@ -106,13 +106,24 @@ def test_noise_is_added_independently_of_the_sign_event():
         ({"noise": -0.1}, "noise must be a finite number"),
         ({"noise": np.nan}, "noise must be a finite number"),
         ({"gamma": 1.0}, r"strictly inside \(-1, 1\)"),
-        ({"n_steps": 1}, r"strictly inside \(1, 1\)"),
-        ({"n_steps": 2, "unit_root": False}, "strictly inside"),
+        ({"gamma": 1.0}, r"eigenvalue angles\.$"),  # no more states would help
+        ({"gamma": np.nan}, r"strictly inside \(-1, 1\)"),
+        ({"gamma": 0.999, "unit_root": False}, "more states widen the interval"),
+        ({"gamma": "a"}, "gamma must be a number between -1 and 1, got 'a'"),
+        ({"gamma": None}, "gamma must be a number"),
+        ({"gamma": True}, "gamma must be a number"),
+        ({"n_steps": True}, "n_steps must be an integer"),
+        ({"n_steps": "abc"}, "n_steps must be an integer"),
+        ({"unit_root": "maybe"}, "unit_root must be True or False, got 'maybe'"),
+        ({"n_steps": 1}, "it needs more states"),
+        ({"n_steps": 2, "unit_root": False}, "it needs more states"),
     ],
 )
-def test_bad_parameters_are_named(parameters, message):
+@pytest.mark.parametrize("method", ["sample", "zero_risk", "persistence_risk", "linear_risk"])
+def test_bad_parameters_are_named(parameters, message, method):
+    arguments = {"sample": (3,), "linear_risk": ([0.0] * 16,)}.get(method, ())
     with pytest.raises(ValueError, match=message):
-        ResidualSSM(**parameters).sample(3)
+        getattr(ResidualSSM(**parameters), method)(*arguments)
 
 
 @pytest.mark.parametrize(

@@ -95,9 +95,16 @@ def test_angles_are_spread_one_in_each_cell():
 
 
 @pytest.mark.parametrize(
-    ("n_states", "unit_root", "gamma"),
-    [(1, True, 0.8), (1, False, -0.5), (2, False, 0.8), (8, False, 0.999), (7, True, -0.99)],
+    ("n_states", "unit_root", "gamma"), [(1, True, 0.8), (1, False, -0.5), (2, False, 0.8)]
 )
+def test_a_single_cosine_leaves_no_choice_of_gamma(n_states, unit_root, gamma):
+    rng = np.random.default_rng(0)
+    angles = spread_angles(n_states, rng, unit_root=unit_root)
+    with pytest.raises(ValueError, match=f"single cosine {np.cos(angles[0]):.6g} .*more states"):
+        build_system(angles, gamma, 8, rng)
+
+
+@pytest.mark.parametrize(("n_states", "unit_root", "gamma"), [(8, False, 0.999), (7, True, -0.99)])
 def test_gamma_outside_the_interval_names_it(n_states, unit_root, gamma):
     rng = np.random.default_rng(0)
     angles = spread_angles(n_states, rng, unit_root=unit_root)

@@ -1,5 +1,6 @@
 """How often the counts of a prompt lie in the high-probability events of the analysis."""
 
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +10,9 @@ from scipy.fft import irfft, next_fast_len, rfft
 from skcurse.theory.icl_moments import Array, check_population
 
 Generator = np.random.Generator | np.random.RandomState
+
+# Ends of an event that miss an integer, or a count, by less (relatively) meant to be on it.
+_TIE = 1e-13
 
 
 class CountEvent(NamedTuple):
@@ -60,7 +64,7 @@ def box_probability(p: ArrayLike, n_context: int, lower: ArrayLike, upper: Array
     Raises
     ------
     ValueError
-        If `p` or `n_context` is invalid, or a bound is not a number.
+        If `p` or `n_context` is invalid, or a bound is not a number or fits no vector of K.
 
     Notes
     -----
@@ -75,10 +79,15 @@ def box_probability(p: ArrayLike, n_context: int, lower: ArrayLike, upper: Array
     0.875
     """
     p = check_population(p, n_context)
-    lower = np.broadcast_to(np.asarray(lower, dtype=np.float64), p.shape)
-    upper = np.broadcast_to(np.asarray(upper, dtype=np.float64), p.shape)
+    lower, upper = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
+    if not {lower.shape, upper.shape} <= {(), (1,), p.shape}:
+        raise ValueError(
+            f"lower and upper must be numbers or have the shape of p, {p.shape}, got shapes "
+            f"{lower.shape} and {upper.shape}."
+        )
     if np.isnan(lower).any() or np.isnan(upper).any():
         raise ValueError("lower and upper must not contain NaN.")
+    lower, upper = np.broadcast_to(lower, p.shape), np.broadcast_to(upper, p.shape)
     rows, repeats = np.unique(np.stack([p, lower, upper], axis=1), axis=0, return_counts=True)
     laws = []
     target, length = n_context, 1
@@ -114,7 +123,8 @@ def count_event(p: ArrayLike, n_context: int, width: float) -> CountEvent:
     Returns
     -------
     lower, upper : ndarray of shape (K,)
-        Ends of the interval for each count.
+        Ends of the interval for each count, both included; where they miss an integer by
+        rounding alone they are that integer.
     probability : float
         Exact share of prompts whose counts lie in the event.
     bound : float
@@ -124,7 +134,7 @@ def count_event(p: ArrayLike, n_context: int, width: float) -> CountEvent:
     Raises
     ------
     ValueError
-        If `p` or `n_context` is invalid or `width` is not positive.
+        If `p` or `n_context` is invalid or `width` is not positive and finite.
 
     References
     ----------
@@ -140,12 +150,19 @@ def count_event(p: ArrayLike, n_context: int, width: float) -> CountEvent:
     True
     """
     p = check_population(p, n_context)
-    if not width > 0:
-        raise ValueError(f"width must be positive, got {width!r}.")
+    if not (np.isfinite(width) and width > 0):
+        raise ValueError(f"width must be positive and finite, got {width!r}.")
     k = p.size
     lower, upper = n_context * (p - width / k), n_context * (p + width / k)
+    lower, upper = (_whole(ends, _TIE * upper) for ends in (lower, upper))
     probability = box_probability(p, n_context, lower, upper)
     return CountEvent(lower, upper, probability, 1 - _multinomial_tail(k, n_context, width / k))
+
+
+def _whole(ends: Array, slack: Array) -> Array:
+    """Integers in place of the ends that are within `slack` of one."""
+    nearest = np.round(ends)
+    return np.where(np.abs(ends - nearest) <= slack, nearest, ends)
 
 
 def _multinomial_tail(n_features: int, n_context: int, delta: float) -> float:
@@ -159,6 +176,8 @@ def l1_tail(
     p: ArrayLike, n_context: int, delta: float, *, rng: Generator, n_draws: int = 10_000
 ) -> TailShare:
     """Share of prompts whose counts are further than ``N delta`` from their means in L1.
+
+    Counts at that very distance are no part of it, whatever rounding makes of them.
 
     Parameters
     ----------
@@ -185,7 +204,8 @@ def l1_tail(
     Raises
     ------
     ValueError
-        If `p` or `n_context` is invalid, `delta` is not positive or `n_draws` is below 1.
+        If `p` or `n_context` is invalid, `delta` is not positive, `n_draws` is not an integer of
+        at least 1 or `rng` is not a source of random numbers.
 
     References
     ----------
@@ -200,9 +220,14 @@ def l1_tail(
     True
     """
     p = check_population(p, n_context)
-    if not delta > 0 or n_draws < 1:
-        raise ValueError(f"delta and n_draws must be positive, got {delta!r} and {n_draws!r}.")
+    if not delta > 0:
+        raise ValueError(f"delta must be positive, got {delta!r}.")
+    if not isinstance(n_draws, Integral) or isinstance(n_draws, bool) or n_draws < 1:
+        raise ValueError(f"n_draws must be an integer of at least 1, got {n_draws!r}.")
+    if not isinstance(rng, Generator):
+        raise ValueError(f"rng must be a numpy Generator or RandomState, got {rng!r}.")
     counts: NDArray[np.int64] = rng.multinomial(n_context, p, size=n_draws)
-    share = float(np.mean(np.abs(counts - n_context * p).sum(axis=1) > n_context * delta))
+    distances = np.abs(counts - n_context * p).sum(axis=1)
+    share = float(np.mean(distances > n_context * (delta + _TIE)))
     error = max(np.sqrt(share * (1 - share) / n_draws), 1 / n_draws)
     return TailShare(share, float(error), _multinomial_tail(p.size, n_context, delta))

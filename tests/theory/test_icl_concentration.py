@@ -1,5 +1,7 @@
 """Probabilities of count events against enumeration, the binomial law and sampling."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from scipy.stats import binom, multinomial
@@ -89,9 +91,67 @@ def test_l1_tail_is_the_exact_one_within_its_error():
     assert sure.bound == pytest.approx(3 * np.exp(-10_000 * 0.81 / 25))
 
 
+def counts_of(k, n):
+    """Give all counts of n tokens on k equally likely features, and how likely each is."""
+    counts = np.array([c for c in product(range(n + 1), repeat=k) if sum(c) == n])
+    return counts, multinomial(n, np.full(k, 1 / k)).pmf(counts)
+
+
+@pytest.mark.parametrize("k", [3, 5, 7, 10, 49])
+@pytest.mark.parametrize("c", [0.1, 0.2, 0.3, 0.6, 0.7, 0.9])
+def test_an_event_with_whole_ends_contains_them(k, c):
+    tenths = round(10 * c)
+    for n in (10 * k, 30 * k, 70 * k, 1000 * k):
+        event = count_event(np.full(k, 1 / k), n, c)
+        low, high = n // k * (10 - tenths) // 10, n // k * (10 + tenths) // 10
+        assert event.lower.tolist() == [low] * k
+        assert event.upper.tolist() == [high] * k
+        law = binom(n, 1 / k)
+        inside = law.cdf(high) - law.cdf(low - 1)
+        # One count alone is at least as likely to be inside, all are by a union bound at least so.
+        assert 1 - k * (1 - inside) - 1e-10 <= event.probability <= inside + 1e-10
+
+
+@pytest.mark.parametrize(("k", "n", "c"), [(3, 9, 1 / 3), (3, 30, 0.3), (3, 30, 0.7), (5, 10, 0.5)])
+def test_an_event_with_whole_ends_is_as_likely_as_all_counts_inside(k, n, c):
+    counts, law = counts_of(k, n)
+    inside = (np.abs(k * counts - n) <= round(c * n)).all(axis=1)  # in integers
+    assert count_event(np.full(k, 1 / k), n, c).probability == pytest.approx(law[inside].sum())
+
+
+def test_the_ends_of_ten_equal_features():
+    event = count_event(np.full(10, 0.1), 100, 0.3)
+    assert (event.lower == 7).all()
+    assert event.probability == pytest.approx(box_probability(np.full(10, 0.1), 100, 7, 13))
+    fractional = count_event(np.full(10, 0.1), 100, 0.35)
+    np.testing.assert_allclose(fractional.lower, 6.5)
+
+
+@pytest.mark.parametrize(("k", "n", "tenths"), [(3, 30, 2), (3, 30, 4), (5, 10, 4)])
+def test_counts_at_the_very_distance_are_not_further(k, n, tenths):
+    counts, law = counts_of(k, n)
+    further = np.abs(10 * (k * counts - n)).sum(axis=1) > tenths * n * k  # in integers
+    rng = np.random.default_rng(0)
+    tail = l1_tail(np.full(k, 1 / k), n, tenths / 10, rng=rng, n_draws=20_000)
+    assert abs(tail.share - law[further].sum()) < 4 * tail.standard_error
+
+
+def test_the_very_distance_of_seventy_tokens():
+    rng = np.random.default_rng(0)
+    draws = np.random.default_rng(1).multinomial(70, np.full(7, 1 / 7), size=100_000)
+    exact = np.mean(np.abs(draws - 10).sum(axis=1) > 14)
+    tail = l1_tail(np.full(7, 1 / 7), 70, 0.2, rng=rng, n_draws=20_000)
+    assert abs(tail.share - exact) < 4 * tail.standard_error
+
+
 @pytest.mark.parametrize(
     "call",
     [
+        lambda: box_probability([0.5, 0.5], 4, [0, 0, 0], 3),
+        lambda: box_probability([0.5, 0.5], 4, 0, [[3, 3]]),
+        lambda: count_event([0.5, 0.5], 4, np.inf),
+        lambda: l1_tail([0.5, 0.5], 4, 0.1, rng=0),
+        lambda: l1_tail([0.5, 0.5], 4, 0.1, rng=np.random.default_rng(0), n_draws=1.5),
         lambda: box_probability([0.5, 0.5], 4, np.nan, 3),
         lambda: count_event([0.5, 0.5], 4, 0.0),
         lambda: l1_tail([0.5, 0.5], 4, -1.0, rng=np.random.default_rng(0)),

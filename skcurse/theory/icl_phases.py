@@ -81,7 +81,8 @@ def training_phases(
     Raises
     ------
     ValueError
-        If the trajectory does not follow `query`.
+        If the trajectory does not follow `query`, a threshold is not positive and finite, or
+        `dominance` is below 1.
 
     References
     ----------
@@ -99,6 +100,11 @@ def training_phases(
     >>> phases.kind, phases.starts, phases.lead_switch
     ('under-represented', array([  0, 205, 219, 317]), 106)
     """
+    for name, value in {"fall": fall, "gap": gap, "growth": growth}.items():
+        if not 0 < value < np.inf:
+            raise ValueError(f"{name} must be positive and finite, got {value!r}.")
+    if not 1 <= dominance < np.inf:
+        raise ValueError(f"dominance must be finite and at least 1, got {dominance!r}.")
     at = np.flatnonzero(trajectory.queries == query)
     if at.size == 0:
         raise ValueError(
@@ -159,7 +165,7 @@ def predicted_iterations(
     Raises
     ------
     ValueError
-        If an argument is out of range.
+        If an argument is out of range, `n_features` is not whole or `dominant` is not a bool.
 
     References
     ----------
@@ -173,9 +179,17 @@ def predicted_iterations(
     array([12312., 40853.])
     """
     k, eta, eps = np.broadcast_arrays(n_features, learning_rate, epsilon)
-    if np.any(k < 2) or not np.all(eta > 0) or not np.all((eps > 0) & (eps < 1)):
+    if not isinstance(dominant, bool | np.bool):
+        raise ValueError(f"dominant must be True or False, got {dominant!r}.")
+    numeric = all(values.dtype.kind in "iuf" for values in (k, eta, eps))
+    if not numeric or not (
+        np.all((k >= 2) & (k == np.round(k)) & (k < np.inf))
+        and np.all((eta > 0) & np.isfinite(eta))
+        and np.all((eps > 0) & (eps < 1))
+    ):
         raise ValueError(
-            "n_features must be at least 2, learning_rate positive and epsilon in (0, 1)."
+            "n_features must be whole numbers of at least 2, learning_rate positive and finite "
+            "and epsilon in (0, 1)."
         )
     if dominant:
         return -0.5 * np.log(eps) / (eta * eps)

@@ -221,7 +221,7 @@ def population_descent(
     *,
     learning_rate: float,
     n_iter: int,
-    queries: Sequence[int] | None = None,
+    queries: int | Sequence[int] | None = None,
     record: int | Sequence[int] | None = None,
     epsilon: float | Sequence[float] | None = None,
 ) -> Trajectory:
@@ -237,7 +237,7 @@ def population_descent(
         Step size η; ``logits += learning_rate * rates``.
     n_iter : int
         Largest number of steps.
-    queries : sequence of int, default=None
+    queries : int or sequence of int, default=None
         Query features to follow; None is all K. Those with equal p share one computation.
     record : int or sequence of int, default=None
         Stride, or the steps to record; the first and the last step always are. None is every
@@ -284,9 +284,10 @@ def population_descent(
     """
     p = check_population(p, n_context)
     steps = _record_steps(n_iter, record)
-    chosen = [check_query(k, p.size) for k in (range(p.size) if queries is None else queries)]
-    if not chosen:
-        raise ValueError("queries must name at least one feature.")
+    named = np.atleast_1d(np.arange(p.size) if queries is None else queries)
+    if named.ndim != 1 or not named.size:
+        raise ValueError(f"queries must name at least one feature, got {queries!r}.")
+    chosen = [check_query(k, p.size) for k in named]
     if not (np.isfinite(learning_rate) and learning_rate > 0):
         raise ValueError(f"learning_rate must be positive and finite, got {learning_rate!r}.")
     targets = np.atleast_1d(np.asarray([] if epsilon is None else epsilon, dtype=np.float64))

@@ -139,7 +139,41 @@ def test_predicted_iterations_are_the_rates_of_the_theorems():
     assert grid.shape == (2, 3)
 
 
-@pytest.mark.parametrize("args", [(1, 1.0, 0.1), (5, 0.0, 0.1), (5, 1.0, 1.0), (5, 1.0, np.nan)])
+BAD_ARGUMENTS = [
+    (1, 1.0, 0.1),
+    (2.5, 1.0, 0.1),
+    ([4, np.nan], 1.0, 0.1),
+    (np.inf, 1.0, 0.1),
+    ("5", 1.0, 0.1),
+    (5, 0.0, 0.1),
+    (5, np.inf, 0.1),
+    (5, 1.0, 1.0),
+    (5, 1.0, np.nan),
+]
+
+
+@pytest.mark.parametrize("args", BAD_ARGUMENTS)
 def test_predicted_iterations_name_what_is_wrong(args):
     with pytest.raises(ValueError, match="epsilon in"):
         predicted_iterations(*args)
+
+
+@pytest.mark.parametrize("dominant", ["no", 1, None])
+def test_dominant_is_yes_or_no(dominant):
+    with pytest.raises(ValueError, match="dominant must be True or False"):
+        predicted_iterations(5, 1.0, 0.1, dominant=dominant)
+    assert predicted_iterations(5, 1.0, 0.1, dominant=np.True_) > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        *((name, [np.nan, np.inf, 0.0, -5.0]) for name in ("fall", "gap", "growth")),
+        ("dominance", [np.nan, np.inf, -1.0, 0.5]),
+    ],
+)
+def test_thresholds_out_of_range_are_named(name, values):
+    run = population_descent([0.5, 0.25, 0.25], 10, learning_rate=1.0, n_iter=2)
+    for value in values:
+        with pytest.raises(ValueError, match=f"{name} must be"):
+            training_phases(run, 1, **{name: value})

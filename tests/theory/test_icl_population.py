@@ -361,6 +361,14 @@ def test_descent_stops_at_the_first_step_within_epsilon_of_the_floor():
     assert np.all(short.reached == -1)
 
 
+def test_one_query_is_a_list_of_one():
+    settings = {"learning_rate": 1.0, "n_iter": 3}
+    alone = population_descent([0.5, 0.25, 0.25], 10, queries=1, **settings)
+    listed = population_descent([0.5, 0.25, 0.25], 10, queries=[1], **settings)
+    for one, other in zip(alone, listed, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -371,6 +379,9 @@ def test_descent_stops_at_the_first_step_within_epsilon_of_the_floor():
         ({"n_iter": 1.5}, "n_iter"),
         ({"queries": []}, "queries"),
         ({"queries": [5]}, "query"),
+        ({"queries": 5}, "query"),
+        ({"queries": 0.5}, "query"),
+        ({"queries": [[0, 1]]}, "queries"),
         ({"record": 0}, "record"),
         ({"record": [11]}, "record"),
         ({"epsilon": 0.0}, "epsilon"),

@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import LinearRegression
+from sklearn.metrics import mean_squared_error
 from sklearn.model_selection import GridSearchCV, KFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -294,7 +295,11 @@ class TestOODScorer:
 
     @pytest.mark.parametrize(
         ("options", "message"),
-        [({"shift": "sideways"}, "sideways"), ({"shift": None, "metric": "nonsense"}, "nonsense")],
+        [
+            ({"shift": "sideways"}, "sideways"),
+            ({"shift": None, "metric": "nonsense"}, "nonsense"),
+            ({"shift": None, "metric": mean_squared_error}, "make_scorer"),
+        ],
     )
     def test_what_does_not_exist_fails_at_once(self, options, message):
         with pytest.raises(ValueError, match=message):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from matplotlib import pyplot as plt
 from sklearn.dummy import DummyRegressor
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import Ridge
 
 from skcurse.comparison import compare
@@ -28,7 +28,7 @@ from skcurse.displays import (
     NTKSpectrumDisplay,
     PhaseDisplay,
 )
-from skcurse.estimators import AttentionNTKRegressor
+from skcurse.estimators import AttentionNTKRegressor, SoftmaxICLRegressor
 from skcurse.theory.icl_phases import training_phases
 from skcurse.theory.icl_population import population_descent
 
@@ -94,6 +94,9 @@ def test_curves_over_a_parameter(over_gamma):
         np.testing.assert_array_equal(line.get_xdata(), [-0.5, 0.2, 0.8])
         np.testing.assert_allclose(line.get_ydata(), column)
     assert inside(display.figure_)
+    shown = dict(zip(*ax.get_legend_handles_labels()[::-1], strict=True))
+    zero, law = shown["(predict zero)"], shown["in distribution"]
+    assert zero.get_marker() != law.get_marker()
 
 
 def test_points_that_differ_in_words_or_in_two_ways_are_rows():
@@ -178,6 +181,29 @@ def test_the_loss_after_infinitely_many_steps_is_a_level():
     curve, level = display.ax_.lines
     assert np.isfinite(curve.get_xdata()).all()
     assert set(level.get_ydata()) == {model.loss_curve_[-1]}
+
+
+def test_the_loss_of_an_estimator_without_a_kernel_has_no_rate():
+    X, y = make_residual_ssm(20, 4, random_state=1)
+    model = SoftmaxICLRegressor(max_iter=5, tol=1.0, n_iter_no_change=2).fit(X, y)
+    (curve,) = LossCurveDisplay.from_estimator(model, X).ax_.lines
+    np.testing.assert_array_equal(curve.get_ydata(), model.loss_curve_)
+
+
+@pytest.mark.parametrize("display", [AsymmetryDisplay, AttentionDisplay, NTKSpectrumDisplay])
+def test_what_cannot_be_shown_gets_a_reason(display):
+    X, y = make_residual_ssm(20, 4, random_state=1)
+    data = [] if display is AsymmetryDisplay else [X]
+    with pytest.raises(NotFittedError):
+        display.from_estimator(AttentionNTKRegressor(), *data)
+    with pytest.raises(NotFittedError):
+        LossCurveDisplay.from_estimator(AttentionNTKRegressor())
+    with pytest.raises(ValueError, match=r"Ridge has no .*, which this display shows"):
+        display.from_estimator(Ridge().fit(X, y), *data)
+    infinite = AttentionNTKRegressor(regime="infinite").fit(X, y)
+    if display is not NTKSpectrumDisplay:
+        with pytest.raises(ValueError, match=r"in the infinite regime has no .*weights_"):
+            display.from_estimator(infinite, *data)
 
 
 def test_asymmetry_by_sign(network):

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from sklearn.base import clone
-from sklearn.metrics import get_scorer
+from sklearn.metrics import check_scoring, get_scorer
 
 from skcurse.datasets import DataModel
 from skcurse.scorer import held_out
@@ -50,7 +50,8 @@ def ood_scorer(
     shift : str or None
         One of ``data_model.shifts``; None scores on fresh draws of the training law.
     metric : str or callable, default="neg_mean_squared_error"
-        A scikit-learn scorer or its name.
+        A scikit-learn scorer, ``scorer(estimator, X, y)``, or its name; a function of y_true and
+        y_pred becomes one by :func:`sklearn.metrics.make_scorer`.
     n_samples : int, default=2000
         Size of the sample.
     random_state : int, default=0
@@ -79,7 +80,7 @@ def ood_scorer(
     """
     data_model = clone(data_model)
     data_model.sample(1, shift=shift, random_state=random_state)  # an unknown shift fails here
-    get_scorer(metric)
+    check_scoring(scoring=get_scorer(metric))  # no function of y_true and y_pred
     return partial(
         _ood_score,
         data_model=data_model,

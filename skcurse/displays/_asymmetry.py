@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skcurse.displays._fitted import fitted_attributes
 from skcurse.displays._style import COLORS, LABEL, LEGEND, make_axes
 
 
@@ -69,11 +70,17 @@ class AsymmetryDisplay:
 
         Raises
         ------
+        NotFittedError
+            If the estimator is not fitted.
+        ValueError
+            If it has no such attributes.
         ImportError
             If matplotlib is not installed.
         """
-        weights = np.atleast_2d(estimator.weights_)[output]
-        return cls(estimator.initial_weights_, weights, estimator.signs_).plot(ax=ax)
+        initial, weights, signs = fitted_attributes(
+            estimator, "initial_weights_", "weights_", "signs_"
+        )
+        return cls(initial, np.atleast_2d(weights)[output], signs).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw the display.

@@ -10,6 +10,7 @@ from scipy.special import softmax
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_array
 
+from skcurse.displays._fitted import fitted_attributes
 from skcurse.displays._style import COLORS, LABEL, LEGEND, make_axes
 
 _BLOCK = 2**22  # softmax weights in memory at once
@@ -33,7 +34,8 @@ class AttentionDisplay:
     Notes
     -----
     The mean of :math:`\mathrm{softmax}(w_r x_d x)` over windows and over neurons of one sign.
-    Theorem 5.3 of [1]_: neurons with :math:`a_r = -1` lose the last step.
+    Theorem 5.3 of [1]_ claims that neurons with :math:`a_r = -1` lose the last step; whether they
+    do is measured by ``skcurse ledger``.
 
     References
     ----------
@@ -74,12 +76,16 @@ class AttentionDisplay:
 
         Raises
         ------
+        NotFittedError
+            If the estimator is not fitted.
+        ValueError
+            If it has no such attributes.
         ImportError
             If matplotlib is not installed.
         """
+        weights, signs = fitted_attributes(estimator, "weights_", "signs_")
         windows = check_array(X, dtype=np.float64)
-        weights = np.atleast_2d(estimator.weights_)[output]
-        signs = np.asarray(estimator.signs_)
+        weights, signs = np.atleast_2d(weights)[output], np.asarray(signs)
         means = {sign: _mean_attention(windows, weights[signs == sign]) for sign in (1, -1)}
         return cls({sign: mean for sign, mean in means.items() if mean is not None}).plot(ax=ax)
 

@@ -202,8 +202,10 @@ class ComparisonDisplay:
                             marker=MARKERS[j % len(MARKERS)], markersize=4, linewidth=1.2,
                             label=name if k == 0 else None)  # fmt: skip
             if "predict zero" in (risks := (self.references or {}).get(law, {})):
-                ax.plot(x[order], risks["predict zero"][order], color="0.4", linestyle=line,
-                        linewidth=0.8, label="(predict zero)" if k == 0 else None)  # fmt: skip
+                # Crosses tell it from the law's own entry in the legend, a line alone.
+                ax.plot(x[order], risks["predict zero"][order], color="black", linestyle=line,
+                        linewidth=0.8, marker="x", markersize=4,
+                        label="(predict zero)" if k == 0 else None)  # fmt: skip
             ax.plot([], [], color="0.4", linestyle=line, label=law)
         ax.set_yscale("log")
         ax.set_xlabel(parameter, **LABEL)

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from skcurse.displays._fitted import fitted_attributes
 from skcurse.displays._style import COLORS, LABEL, LEGEND, make_axes
 
 
@@ -62,7 +63,8 @@ class LossCurveDisplay:
         Parameters
         ----------
         estimator : fitted estimator
-            With ``loss_curve_``; for the rate also ``ntk_eigenvalues`` and ``learning_rate_``.
+            With ``loss_curve_``; the rate is drawn if it also has ``ntk_eigenvalues`` and
+            ``learning_rate_``.
         X : array-like of shape (n_samples, n_features), default=None
             Training windows; None draws no rate.
         ax : matplotlib axes, default=None
@@ -75,17 +77,22 @@ class LossCurveDisplay:
 
         Raises
         ------
+        NotFittedError
+            If the estimator is not fitted.
+        ValueError
+            If it has no such attributes.
         ImportError
             If matplotlib is not installed.
         """
+        (losses,) = fitted_attributes(estimator, "loss_curve_")
         contraction = None
-        if X is not None:
+        if X is not None and hasattr(estimator, "ntk_eigenvalues"):
             eigenvalues = np.ravel(estimator.ntk_eigenvalues(X, at="initial"))
             resolved = eigenvalues[eigenvalues > 0]  # unresolved ones are nan
             if resolved.size:
                 contraction = float(estimator.learning_rate_ * resolved.min())
         steps = getattr(estimator, "loss_steps_", None)
-        return cls(estimator.loss_curve_, steps, contraction=contraction).plot(ax=ax)
+        return cls(losses, steps, contraction=contraction).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw the display.

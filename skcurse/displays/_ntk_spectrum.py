@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skcurse.displays._fitted import fitted_attributes
 from skcurse.displays._style import COLORS, LABEL, LEGEND, MARKERS, make_axes
 
 RESOLUTION = 1e-30  # of the largest: the square of what singular values resolve
@@ -63,12 +64,15 @@ class NTKSpectrumDisplay:
 
         Raises
         ------
+        NotFittedError
+            If the estimator is not fitted.
+        ValueError
+            If it has no such attributes.
         ImportError
             If matplotlib is not installed.
         """
-        initial, fitted = (
-            np.atleast_2d(estimator.ntk_eigenvalues(X, at=at)) for at in ("initial", "fitted")
-        )
+        (spectrum,) = fitted_attributes(estimator, "ntk_eigenvalues")
+        initial, fitted = (np.atleast_2d(spectrum(X, at=at)) for at in ("initial", "fitted"))
         spectra: dict[str, ArrayLike] = {"at initialisation": initial[0]}
         if not np.array_equal(initial[0], fitted[output], equal_nan=True):
             spectra["after training"] = fitted[output]

@@ -179,7 +179,7 @@ def warn_if_worse_than_mean(learner: Any) -> None:
     ridge = float(np.sum((math.sqrt(0.5 * learner.alpha) * moved) ** 2))
     trained = learner.loss_curve_[-1] - ridge
     # A tenth more is what y off centre may cost; the last term is rounding.
-    if trained > 1.1 * constant + 1e-12 * learner.loss_curve_[0]:
+    if constant > 0 and trained > 1.1 * constant + 1e-12 * learner.loss_curve_[0]:
         warnings.warn(
             f"The loss on the training rows, {trained:.3g}, is above the {constant:.3g} of "
             "predicting the mean of y. The query multiplies the attention scores and the output is "

@@ -10,7 +10,7 @@ from scipy.sparse import issparse
 from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.linear_model import LinearRegression
-from sklearn.utils import Tags, check_array, get_tags
+from sklearn.utils import Tags, assert_all_finite, check_array, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
@@ -188,6 +188,11 @@ class ResidualTargetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
         self, estimator: Any, method: str, X: Any, y: ArrayLike, params: dict[str, Any]
     ) -> Self:
         """Fit or continue `estimator` on the change, and keep it."""
+        if get_tags(estimator).estimator_type not in ("regressor", None):
+            raise ValueError(
+                f"estimator must be a regressor, since changes from the newest value are numbers; "
+                f"got {estimator}."
+            )
         first = method == "fit" or not hasattr(self, "estimator_")
         newest = self._newest(X, y, reset=first)
         values = check_array(y, ensure_2d=False, dtype=_FLOATS, input_name="y", estimator=self)
@@ -223,14 +228,16 @@ class ResidualTargetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
         else:
             newest = table.iloc[:, column] if hasattr(table, "iloc") else table[:, column]
         looked_at = not get_tags(self._inner()).no_validation
-        return check_array(
-            newest,
-            ensure_2d=False,
-            dtype=_FLOATS,
-            ensure_all_finite="allow-nan" if looked_at else True,
-            estimator=self,
-            input_name="the newest column of X",
-        )
+        names = getattr(self, "feature_names_in_", range(table.shape[1]))
+        what = f"newest column of X ({names[column]!r}, last_step={self.last_step})"
+        try:
+            values: NDArray[np.floating[Any]] = check_array(
+                newest, ensure_2d=False, dtype=_FLOATS, ensure_all_finite=False, estimator=self
+            )
+        except ValueError as error:
+            raise ValueError(f"The {what} must be numeric: {error}") from error
+        assert_all_finite(values, allow_nan=looked_at, input_name=f"the {what}")
+        return values
 
     def _routed(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Metadata for the inner estimator."""
@@ -253,7 +260,8 @@ class ResidualTargetRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
         tags.input_tags.allow_nan = inner.input_tags.allow_nan
         tags.target_tags.multi_output = inner.target_tags.multi_output
         tags.target_tags.single_output = inner.target_tags.single_output
-        tags.regressor_tags.poor_score = inner.regressor_tags.poor_score
+        if inner.regressor_tags is not None:  # fit refuses what is no regressor
+            tags.regressor_tags.poor_score = inner.regressor_tags.poor_score
         tags.non_deterministic = inner.non_deterministic
         tags.no_validation = inner.no_validation
         return tags

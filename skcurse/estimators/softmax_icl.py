@@ -77,7 +77,8 @@ class SoftmaxICLRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin
     query_key_ : ndarray of shape (d, d)
         The matrix Q; d is the number of features of a token.
     loss_curve_ : list of float
-        Training loss at the start and after each step.
+        Training loss at the start and after each step: half the mean of the squared errors, summed
+        over the columns of a two-dimensional y, plus the ridge term.
     validation_loss_curve_ : list of float
         The same on the held-out rows; only with `early_stopping`.
     n_iter_ : int

@@ -15,7 +15,7 @@ from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LinearRegression, Ridge, SGDRegressor
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, SGDRegressor
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.neighbors import KNeighborsRegressor
@@ -238,7 +238,7 @@ def test_persistence_has_nothing_to_say_where_the_newest_value_is_missing(value)
     model = ResidualTargetRegressor(PERSISTENCE).fit(X, y)
     X[3, -1] = value
     for call in (lambda: model.predict(X), lambda: model.fit(X, y)):
-        with pytest.raises(ValueError, match=r"newest column of X contains (NaN|infinity)"):
+        with pytest.raises(ValueError, match=r"newest column of X .*contains (NaN|infinity)"):
             call()
 
 
@@ -432,3 +432,24 @@ def test_what_is_no_estimator_is_refused(inner):
     X, y = walk()
     with pytest.raises(TypeError, match="clone"):
         ResidualTargetRegressor(inner).fit(X, y)
+
+
+def test_a_classifier_is_refused_and_can_be_asked_for_its_tags():
+    X, y = walk()
+    model = ResidualTargetRegressor(LogisticRegression())
+    assert get_tags(model).estimator_type == "regressor"
+    with pytest.raises(ValueError, match=r"must be a regressor.* got LogisticRegression\(\)"):
+        model.fit(X, y > 0)
+
+
+@pytest.mark.parametrize(
+    ("table", "last_step", "column"),
+    [
+        (pd.DataFrame({"a": [1.0, 2.0], "unit": ["kW", "MW"]}), -1, "'unit', last_step=-1"),
+        (np.array([["x", 1.0], ["y", 2.0]], dtype=object), 0, "0, last_step=0"),
+    ],
+)
+def test_text_where_the_newest_value_should_be_is_named(table, last_step, column):
+    message = rf"newest column of X \({column}\) must be numeric: .*'(x|kW)'"
+    with pytest.raises(ValueError, match=message):
+        ResidualTargetRegressor(last_step=last_step).fit(table, [1.0, 2.0])

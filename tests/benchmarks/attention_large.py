@@ -1,5 +1,9 @@
-"""A network of a million neurons on 100,000 windows: 10,000 steps, their time and their memory."""
+"""A network of a million neurons on 100,000 windows: 10,000 steps, their time and their memory.
 
+The largest memory is that of the process, so `run.py` starts this script as a process of its own.
+"""
+
+import json
 import resource
 import time
 
@@ -44,5 +48,4 @@ def run(
 
 
 if __name__ == "__main__":
-    for name, value in run().items():
-        print(f"{name:<18} {value:.6g}")
+    print(json.dumps(run()))

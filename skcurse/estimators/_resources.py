@@ -71,9 +71,14 @@ def checked_sample_weight(
     weight: NDArray[np.float64] = check_array(
         sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
     )
-    if weight.shape != (n_samples,) or (weight < 0).any() or not weight.any():
+    if weight.shape != (n_samples,):
         raise ValueError(
             f"sample_weight must hold {n_samples} non-negative numbers that are not all zero, one "
             f"for each row; its shape is {weight.shape}."
         )
+    if (weight < 0).any():
+        row = int(np.argmax(weight < 0))
+        raise ValueError(f"sample_weight must not be negative, but is {weight[row]} in row {row}.")
+    if not weight.any():
+        raise ValueError("sample_weight must not be zero in all rows.")
     return weight

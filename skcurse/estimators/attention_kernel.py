@@ -14,12 +14,16 @@ from skcurse.theory.infinite_width import GaussianNodes, gaussian_nodes, infinit
 
 Array = NDArray[np.float64]
 
+_LARGEST_FEATURE = 1e150  # sums of products of two, over all nodes, stay finite
+
 
 class AttentionNTKKernel(Kernel):
     r"""Neural tangent kernel of the infinitely wide attention network.
 
-    Rows are windows whose last entry is the query. A Gaussian process with this kernel has the mean
-    of ``AttentionNTKRegressor(regime="infinite", max_iter=np.inf)``, and error bars.
+    Rows are windows whose last entry is the query. A Gaussian process with this kernel and
+    ``alpha=a`` has the mean of
+    ``AttentionNTKRegressor(regime="infinite", max_iter=np.inf, alpha=a)``, and error bars: the
+    variance of the noise is the strength of the penalty.
 
     Parameters
     ----------
@@ -103,12 +107,18 @@ class AttentionNTKKernel(Kernel):
         Raises
         ------
         ValueError
-            If the windows' values are too large, or the gradient is asked for with a `Y`.
+            If the windows' values are too large, `X` and `Y` differ in their number of columns,
+            or the gradient is asked for with a `Y`.
         """
         if eval_gradient and Y is not None:
             raise ValueError("The gradient of the kernel exists only for Y=None.")
         windows = self._scaled(X)
         others = None if Y is None else self._scaled(Y)
+        if others is not None and others.shape[1] != windows.shape[1]:
+            raise ValueError(
+                f"X has windows of {windows.shape[1]} steps, but Y has windows of "
+                f"{others.shape[1]}."
+            )
         nodes = gaussian_nodes(windows if others is None else np.vstack([windows, others]))
         left = self._features(windows, nodes)
         right = left if others is None else self._features(others, nodes)
@@ -167,4 +177,10 @@ class AttentionNTKKernel(Kernel):
     def _features(self, windows: Array, nodes: GaussianNodes) -> Array:
         """Factor of the kernel on scaled windows."""
         features = infinite_width_features(windows, nodes, block_bytes=block_bytes())
-        return features / self.weight_scale**1.5
+        features /= self.weight_scale**1.5
+        if np.abs(features).max(initial=0.0) > _LARGEST_FEATURE:
+            raise ValueError(
+                "The kernel overflows: X holds values too large for it. Rescale the windows, for "
+                "example to unit variance."
+            )
+        return features

@@ -154,6 +154,11 @@ def test_is_a_kernel_of_scikit_learn(sample):
     [
         (lambda X: AttentionNTKKernel(-1.0)(X), "weight_scale"),
         (lambda X: AttentionNTKKernel()(1e200 * X), "Rescale"),
+        (lambda X: AttentionNTKKernel()(1e100 * X), "Rescale"),
+        (lambda X: AttentionNTKKernel(FREE[0], FREE)(1e100 * X, None, True), "Rescale"),
+        (lambda X: AttentionNTKKernel()(X, 1e100 * X), "Rescale"),
+        (lambda X: AttentionNTKKernel().diag(1e100 * X), "Rescale"),
+        (lambda X: AttentionNTKKernel()(X, X[:, :4]), "6 steps, but Y has windows of 4"),
         (lambda X: AttentionNTKKernel()(X, X, eval_gradient=True), "only for Y=None"),
         (lambda X: AttentionNTKKernel()(np.full((1, 3), np.nan)), "NaN"),
     ],

@@ -433,10 +433,19 @@ def test_a_fit_worse_than_the_mean_is_warned_of(regime, scale, offset):
     assert (fitted.score(X, y, sample_weight=s) < 0) is worse
 
 
-@pytest.mark.parametrize("weight", [np.zeros(40), -np.ones(40), np.ones(3), np.ones((40, 2))])
-def test_sample_weights_out_of_range(weight):
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (np.zeros(40), "sample_weight must not be zero in all rows"),
+        (np.where(np.arange(40) < 3, 1.0, -0.5), r"sample_weight must not be .* -0\.5 in row 3"),
+        (np.ones(3), r"sample_weight must hold 40 .* its shape is \(3,\)"),
+        (np.ones((40, 2)), r"its shape is \(40, 2\)"),
+        (np.ones((40, 2, 2)), "Found array"),
+    ],
+)
+def test_sample_weights_out_of_range(weight, message):
     X, y = series()
-    with pytest.raises(ValueError, match=r"sample_weight|Found array"):
+    with pytest.raises(ValueError, match=message):
         model().fit(X, y, sample_weight=weight)
 
 

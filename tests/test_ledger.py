@@ -201,6 +201,10 @@ def test_command_prints_the_table(capsys):
     assert main(["ledger", "K.1", "--json"]) == 0
     [record] = json.loads(capsys.readouterr().out)
     assert record["name"] == "Curse Definition K.1"
+    assert main(["ledger", "--json"]) == 0
+    verdicts = [record["verdict"] for record in json.loads(capsys.readouterr().out)]
+    assert verdicts == [row.verdict or None for row in ROWS]
+    assert None in verdicts
     assert main(["ledger", "nothing"]) == 2
     assert "no row 'nothing'" in capsys.readouterr().err
 

@@ -195,7 +195,8 @@ def _evaluate(
         if error_score == "raise":
             error.add_note(f"{step} of {estimator!r} on {fold.data_model!r}")
             raise error
-        text = f"{step} raised {summarise(error)}\n{''.join(traceback.format_exception(error))}"
+        what = "" if step == score else f"{step} "  # the score is printed before
+        text = f"{what}raised {summarise(error)}\n{''.join(traceback.format_exception(error))}"
         failures.append((score, text))
         return float(error_score)
 

@@ -199,7 +199,7 @@ def as_records(rows: Sequence[Row]) -> list[dict[str, Any]]:
     Returns
     -------
     records : list of dict
-        The fields of `Row`, and its name.
+        The fields of `Row`, and its name; the verdict is None where there is none.
 
     Examples
     --------
@@ -207,4 +207,4 @@ def as_records(rows: Sequence[Row]) -> list[dict[str, Any]]:
     >>> as_records(read_ledger()[:1])[0]["where"]
     'skcurse.theory.residual_ssm.build_system'
     """
-    return [{"name": row.name, **row._asdict()} for row in rows]
+    return [{"name": row.name, **row._asdict(), "verdict": row.verdict or None} for row in rows]

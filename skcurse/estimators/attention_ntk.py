@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -12,9 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import svdvals
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
 from sklearn.callback import CallbackSupportMixin, with_callbacks
-from sklearn.utils import Tags, check_scalar
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skcurse.estimators._attention_parameters import check_parameters
 from skcurse.estimators._attention_training import (
     descend_network,
     hold_data,
@@ -30,7 +30,6 @@ from skcurse.estimators._attention_training import (
     warn_if_worse_than_mean,
 )
 from skcurse.estimators._resources import (
-    check_number,
     checked_sample_weight,
     checked_target,
     parallel_map,
@@ -230,7 +229,7 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
         UserWarning
             If the trained network is worse on the training rows than the mean of y.
         """
-        self._check_parameters()
+        check_parameters(self)
         learner = clone(self)
         data, target = validate_data(
             learner, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True
@@ -416,41 +415,6 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "loss_curve_")
-
-    def _check_parameters(self) -> None:
-        """Raise for a parameter that is out of range."""
-        options = {
-            "regime": ("finite", "lazy", "infinite"),
-            "solver": ("auto", "direct", "collocation"),
-            "init": ("antisymmetric", "iid"),
-        }
-        for name, accepted in options.items():
-            if getattr(self, name) not in accepted:
-                raise ValueError(
-                    f"{name} must be one of {', '.join(map(repr, accepted))}; got "
-                    f"{getattr(self, name)!r}."
-                )
-        check_scalar(self.n_neurons, "n_neurons", Integral, min_val=1)
-        if isinstance(self.learning_rate, str):
-            if self.learning_rate != "auto":
-                raise ValueError(
-                    f"learning_rate must be 'auto' or a positive number; got "
-                    f"{self.learning_rate!r}."
-                )
-        else:
-            check_number(
-                self.learning_rate, "learning_rate", min_val=0, include_boundaries="neither"
-            )
-        if self.regime == "finite" and self.max_iter == np.inf:
-            raise ValueError(
-                "max_iter must be finite in the finite regime; infinitely many steps need "
-                "regime='lazy' or regime='infinite'."
-            )
-        if self.max_iter != np.inf:
-            check_scalar(self.max_iter, "max_iter", Integral, min_val=1)
-        check_number(self.tol, "tol", min_val=0)
-        check_scalar(self.n_iter_no_change, "n_iter_no_change", Integral, min_val=1)
-        check_number(self.alpha, "alpha", min_val=0)
 
     def _windows(self, X: ArrayLike) -> NDArray[np.floating]:
         """Validate windows against the fitted ones."""

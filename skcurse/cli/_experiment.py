@@ -83,7 +83,7 @@ def build_experiment(args: argparse.Namespace) -> Experiment:
 
 def _names_a_series(data: str) -> bool:
     """Whether --data is a bundled series or a file, and not the name of a data model as well."""
-    is_file = os.path.isfile(data)
+    is_file = os.path.exists(data) and not os.path.isdir(data)  # a pipe is one too
     owners = plugins_that_offer("data_models", data)
     if not owners and data in get_data_models():
         owners.append("skcurse's data models")

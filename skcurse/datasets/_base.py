@@ -1,5 +1,7 @@
 """The base class of everything that can be sampled."""
 
+from __future__ import annotations
+
 from numbers import Integral
 from typing import Any, ClassVar
 

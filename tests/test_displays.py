@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from itertools import pairwise
 
 import matplotlib
 import numpy as np
@@ -153,16 +154,42 @@ def network():
 
 def test_loss_curve_and_its_rate(network):
     model, X, _ = network
-    display = LossCurveDisplay.from_estimator(model, X[:4])
+    display = LossCurveDisplay.from_estimator(model, X[:2])
     loss, rate = display.ax_.lines
     np.testing.assert_array_equal(loss.get_ydata(), model.loss_curve_)
     np.testing.assert_array_equal(loss.get_xdata(), np.arange(len(model.loss_curve_)))
-    smallest = np.nanmin(model.ntk_eigenvalues(X[:4], at="initial"))
+    smallest = np.nanmin(model.ntk_eigenvalues(X[:2], at="initial"))
     steps = np.arange(len(model.loss_curve_))
     expected = model.loss_curve_[0] * (1 - model.learning_rate_ * smallest) ** (2 * steps)
     np.testing.assert_allclose(rate.get_ydata(), expected)
     assert inside(display.figure_)
     assert len(LossCurveDisplay.from_estimator(model).ax_.lines) == 1
+    assert display.ax_.get_ylabel() == "half the sum of squares"
+    half_sum = 0.5 * np.sum((np.array([*model.staged_predict(X)][-1]) - network[2]) ** 2)
+    assert model.loss_curve_[-1] == pytest.approx(half_sum)
+
+
+def test_a_rate_that_says_nothing_is_left_out(network):
+    model, X, _ = network
+    decay = model.learning_rate_ * np.nanmin(model.ntk_eigenvalues(X, at="initial"))
+    assert decay * model.n_iter_ < 1e-3
+    assert len(LossCurveDisplay.from_estimator(model, X).ax_.lines) == 1
+    for contraction, n_lines in ((0.99e-4, 1), (1.01e-4, 2)):
+        display = LossCurveDisplay(np.linspace(2, 1, 11), contraction=contraction).plot()
+        assert len(display.ax_.lines) == n_lines
+
+
+def test_the_loss_on_held_out_rows_is_drawn_too():
+    X, y = make_residual_ssm(60, 4, random_state=1)
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
+        model = SoftmaxICLRegressor(max_iter=20, early_stopping=True, random_state=0).fit(X, y)
+    ax = LossCurveDisplay.from_estimator(model).ax_
+    for line, losses in zip(
+        ax.lines, (model.loss_curve_, model.validation_loss_curve_), strict=True
+    ):
+        np.testing.assert_array_equal(line.get_ydata(), losses)
+    assert ax.lines[1].get_label() == "validation loss"
+    assert ax.get_ylabel() == "half the mean of squares"
 
 
 def test_the_rate_bounds_the_loss_along_one_eigenvector():
@@ -206,6 +233,23 @@ def test_what_cannot_be_shown_gets_a_reason(display):
             display.from_estimator(infinite, *data)
 
 
+@pytest.mark.parametrize("output", [-1, 2, 0.5, "a"])
+@pytest.mark.parametrize("regime", ["finite", "lazy", "infinite"])
+def test_an_output_out_of_range_gets_a_reason(regime, output):
+    X, y = make_residual_ssm(20, 4, random_state=1)
+    model = AttentionNTKRegressor(16, regime=regime, max_iter=3, tol=0.0, random_state=0)
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
+        model.fit(X, np.column_stack([y, -2 * y]))
+    shown = [lambda o: NTKSpectrumDisplay.from_estimator(model, X, output=o)]
+    if regime != "infinite":
+        shown.append(lambda o: AttentionDisplay.from_estimator(model, X, output=o))
+        shown.append(lambda o: AsymmetryDisplay.from_estimator(model, output=o))
+    for show in shown:
+        with pytest.raises(ValueError, match=r"output must be an integer in \[0, 2\)"):
+            show(output)
+        show(1)
+
+
 def test_asymmetry_by_sign(network):
     model, _, _ = network
     display = AsymmetryDisplay.from_estimator(model)
@@ -227,6 +271,7 @@ def test_spectrum_and_its_resolution(network):
         np.testing.assert_array_equal(line.get_xdata(), np.flatnonzero(shown) + 1)
     level = 1e-30 * max(model.ntk_eigenvalues(X, at=at)[0] for at in ("initial", "fitted"))
     np.testing.assert_allclose(resolution.get_ydata(), level)
+    assert display.ax_.get_xlim()[1] == 1 + max(initial.get_xdata()[-1], fitted.get_xdata()[-1])
     assert min(fitted.get_ydata()) >= level
     assert inside(display.figure_)
 
@@ -249,7 +294,27 @@ def test_attention_is_a_distribution_and_agrees_with_the_estimator(network, monk
         assert weights[-1] == pytest.approx(last, rel=1e-12)
         np.testing.assert_allclose(blocks.attention[sign], weights, rtol=1e-13)
     np.testing.assert_array_equal(whole.ax_.lines[0].get_xdata(), [5, 4, 3, 2, 1, 0])
+    highest = max(np.max(line.get_ydata()) for line in whole.ax_.lines)
+    assert whole.ax_.get_ylim()[1] > 1.05 * highest
     assert inside(whole.figure_)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"step": 1}, r"step must be an integer in \[0, 1\), the horizon"),
+        ({"step": -1}, "step must be"),
+        ({"y_true": np.ones((3, 2)), "y_pred": np.ones((3, 2)), "step": 2}, r"in \[0, 2\)"),
+        ({"y_true": np.ones((3, 2)), "y_pred": np.ones(3), "step": 1}, "horizon of 'forecast'"),
+        ({"y_pred": np.ones((3, 1, 1))}, "one or two dimensions"),
+        ({"y_pred": {"long": np.ones(4)}}, r"'long' has shape \(4,\), but y_true has shape \(3,\)"),
+        ({"index": [1, 2]}, r"'index' has shape \(2,\)"),
+    ],
+)
+def test_forecasts_that_do_not_fit_get_a_reason(data, message):
+    with pytest.raises(ValueError, match=message):
+        ForecastDisplay.from_predictions(**{"y_true": np.ones(3), "y_pred": np.ones(3)} | data)
+    assert not plt.get_fignums()
 
 
 def test_forecasts_with_their_times():
@@ -286,9 +351,65 @@ def test_phases_and_their_borders():
     assert [text.get_text() for text in weights.texts] == ["I", "II", "III", "IV"]
     assert inside(display.figure_)
     dominant = PhaseDisplay.from_trajectory(run, query=0)
-    assert len(dominant.ax_[0].lines) == 1
+    assert len(dominant.ax_[0].lines) == 2  # the others are one curve
     with pytest.raises(ValueError, match="does not follow query 7"):
         PhaseDisplay.from_trajectory(run, query=7)
+
+
+@pytest.mark.parametrize("n_iter", [400, 2000, 5000])
+def test_numerals_of_phases_stay_apart(n_iter):
+    p = np.append(0.5, np.full(19, 0.5 / 19))
+    run = population_descent(p, 100, learning_rate=4.0, n_iter=n_iter, queries=3)
+    display = PhaseDisplay.from_trajectory(run, query=3)
+    assert inside(display.figure_)
+    for panel in display.ax_:
+        boxes = [text.get_window_extent() for text in panel.texts]
+        assert panel.texts[-1].get_text() == "IV"
+        assert all(one.x1 < other.x0 for one, other in pairwise(boxes))
+
+
+def test_one_curve_is_a_line_several_are_a_band():
+    run = population_descent([0.4, 0.3, 0.2, 0.1], 20, learning_rate=1.0, n_iter=20)
+    weights = PhaseDisplay.from_trajectory(run, query=2).ax_[0]
+    assert len(weights.lines) == 2
+    assert len(weights.collections) == 1
+    run = population_descent([0.4, 0.2, 0.2, 0.2], 20, learning_rate=1.0, n_iter=20)
+    weights = PhaseDisplay.from_trajectory(run, query=2).ax_[0]
+    np.testing.assert_array_equal(weights.lines[2].get_ydata(), run.logits[:, 2, 1])
+    assert not weights.collections
+
+
+@pytest.mark.parametrize("count", [1, 3, None])
+def test_phases_need_two_axes(count):
+    run = population_descent([0.6, 0.4], 20, learning_rate=1.0, n_iter=2)
+    ax = (
+        plt.figure().add_subplot() if count is None else plt.subplots(count, squeeze=False)[1][:, 0]
+    )
+    with pytest.raises(ValueError, match="two axes"):
+        PhaseDisplay.from_trajectory(run, query=1, ax=ax)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: PhaseDisplay(population_descent([0.6, 0.4], 9, learning_rate=1.0, n_iter=0), 1),
+        lambda: PhaseDisplay(population_descent([1.0], 9, learning_rate=1.0, n_iter=5), 0),
+        lambda: PhaseDisplay(population_descent([1.0, 0.0], 9, learning_rate=1.0, n_iter=5), 1),
+        lambda: LossCurveDisplay([1.0]),
+        lambda: LossCurveDisplay([1.0], contraction=0.5),
+        lambda: LossCurveDisplay([0.0, 0.0]),
+        lambda: LossCurveDisplay([1.0, 1.0], contraction=0.0),
+        lambda: NTKSpectrumDisplay({"none": [np.nan, np.nan]}),
+        lambda: NTKSpectrumDisplay({"zero": [0.0], "one": [1.0]}),
+        lambda: AttentionDisplay({1: [1.0]}),
+        lambda: AsymmetryDisplay([0.0], [0.0], [1]),
+        lambda: ForecastDisplay([1.0], {"constant": [1.0]}),
+    ],
+)
+def test_degenerate_runs_are_drawn_without_warnings(draw):
+    display = draw().plot()
+    display.figure_.canvas.draw()
 
 
 def test_every_display_draws_into_given_axes_and_names_the_extra(network, monkeypatch):

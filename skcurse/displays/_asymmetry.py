@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skcurse.displays._fitted import fitted_attributes
+from skcurse.displays._fitted import fitted_attributes, row_of_output
 from skcurse.displays._style import COLORS, LABEL, LEGEND, make_axes
 
 
@@ -73,14 +73,14 @@ class AsymmetryDisplay:
         NotFittedError
             If the estimator is not fitted.
         ValueError
-            If it has no such attributes.
+            If it has no such attributes or no such output.
         ImportError
             If matplotlib is not installed.
         """
         initial, weights, signs = fitted_attributes(
             estimator, "initial_weights_", "weights_", "signs_"
         )
-        return cls(initial, np.atleast_2d(weights)[output], signs).plot(ax=ax)
+        return cls(initial, row_of_output(weights, output), signs).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw the display.

@@ -10,7 +10,7 @@ from scipy.special import softmax
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_array
 
-from skcurse.displays._fitted import fitted_attributes
+from skcurse.displays._fitted import fitted_attributes, row_of_output
 from skcurse.displays._style import COLORS, LABEL, LEGEND, make_axes
 
 _BLOCK = 2**22  # softmax weights in memory at once
@@ -79,13 +79,13 @@ class AttentionDisplay:
         NotFittedError
             If the estimator is not fitted.
         ValueError
-            If it has no such attributes.
+            If it has no such attributes or no such output.
         ImportError
             If matplotlib is not installed.
         """
         weights, signs = fitted_attributes(estimator, "weights_", "signs_")
         windows = check_array(X, dtype=np.float64)
-        weights, signs = np.atleast_2d(weights)[output], np.asarray(signs)
+        weights, signs = row_of_output(weights, output), np.asarray(signs)
         means = {sign: _mean_attention(windows, weights[signs == sign]) for sign in (1, -1)}
         return cls({sign: mean for sign, mean in means.items() if mean is not None}).plot(ax=ax)
 
@@ -116,7 +116,7 @@ class AttentionDisplay:
                     label=f"$a_r = {sign:+d}$")  # fmt: skip
         ax.axhline(1 / n_steps, color="black", linestyle="--", linewidth=1, label="uniform")
         ax.set_xlim(n_steps - 0.5, -0.5)
-        ax.set_ylim(bottom=0)
+        ax.set_ylim(0, 1.08 * max(1 / n_steps, *map(np.max, self.attention.values())))
         ax.set_xlabel("steps before the last one", **LABEL)
         ax.set_ylabel("mean softmax weight", **LABEL)
         ax.tick_params(labelsize=8)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 
@@ -27,3 +29,17 @@ def fitted_attributes(estimator: Any, *names: str) -> tuple[Any, ...]:
             "shows."
         )
     return tuple(getattr(estimator, name) for name in names)
+
+
+def row_of_output(values: Any, output: int) -> Any:
+    """Return what belongs to one output: a row, or the one vector of a single output.
+
+    Raises
+    ------
+    ValueError
+        If there is no such output.
+    """
+    rows = np.atleast_2d(values)
+    if not isinstance(output, Integral) or not 0 <= output < len(rows):
+        raise ValueError(f"output must be an integer in [0, {len(rows)}), got {output!r}.")
+    return rows[output]

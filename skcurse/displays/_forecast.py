@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -71,12 +72,14 @@ class ForecastDisplay:
 
         Raises
         ------
+        ValueError
+            If lengths differ or there is no such step.
         ImportError
             If matplotlib is not installed.
         """
         forecasts = y_pred if isinstance(y_pred, Mapping) else {"forecast": y_pred}
-        columns = {name: _column(values, step) for name, values in forecasts.items()}
-        return cls(_column(y_true, step), columns, index=index).plot(ax=ax)
+        columns = {name: _column(name, values, step) for name, values in forecasts.items()}
+        return cls(_column("y_true", y_true, step), columns, index=index).plot(ax=ax)
 
     @classmethod
     def from_estimator(
@@ -113,6 +116,8 @@ class ForecastDisplay:
 
         Raises
         ------
+        ValueError
+            If lengths differ or there is no such step.
         ImportError
             If matplotlib is not installed.
         """
@@ -136,10 +141,13 @@ class ForecastDisplay:
 
         Raises
         ------
+        ValueError
+            If lengths differ.
         ImportError
             If matplotlib is not installed.
         """
         own_figure = ax is None
+        self._check_lengths()
         self.ax_ = ax = make_axes(ax)
         times = np.arange(np.size(self.y_true)) if self.index is None else self.index
         ax.plot(times, self.y_true, color="black", linewidth=1, label="truth")
@@ -158,8 +166,27 @@ class ForecastDisplay:
             ax.legend(**LEGEND)
         return self
 
+    def _check_lengths(self) -> None:
+        """Refuse forecasts or times that are not as many as the values."""
+        columns = dict(self.y_pred) | ({} if self.index is None else {"index": self.index})
+        for name, values in columns.items():
+            if np.shape(values) != np.shape(self.y_true):
+                raise ValueError(
+                    f"{name!r} has shape {np.shape(values)}, but y_true has shape "
+                    f"{np.shape(self.y_true)}."
+                )
 
-def _column(values: ArrayLike, step: int) -> NDArray[Any]:
+
+def _column(name: str, values: ArrayLike, step: int) -> NDArray[Any]:
     """One step of the horizon."""
     values = np.asarray(values)
-    return values if values.ndim == 1 else values[:, step]
+    if values.ndim == 1:
+        values = values[:, np.newaxis]
+    if values.ndim != 2:
+        raise ValueError(f"{name!r} must have one or two dimensions, got shape {values.shape}.")
+    if not isinstance(step, Integral) or not 0 <= step < values.shape[1]:
+        raise ValueError(
+            f"step must be an integer in [0, {values.shape[1]}), the horizon of {name!r}, got "
+            f"{step!r}."
+        )
+    return values[:, step]

@@ -9,6 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from skcurse.displays._fitted import fitted_attributes
 from skcurse.displays._style import COLORS, LABEL, LEGEND, make_axes
+from skcurse.estimators import AttentionNTKRegressor, SoftmaxICLRegressor
+
+_LEAST_DECAY = 1e-3  # of a residual over the whole run, to be seen and to be worth a line
 
 
 class LossCurveDisplay:
@@ -22,7 +25,11 @@ class LossCurveDisplay:
         Their steps; None means 0, 1, 2, ...
     contraction : float, default=None
         :math:`\eta\lambda`, step size times eigenvalue: the share of a residual that one step
-        removes.
+        removes. Its line is drawn if all steps together come to 1e-3 or more.
+    validation_losses : array-like of shape (n_points,), default=None
+        Losses on held-out rows at the same steps.
+    name : str, default="loss"
+        Which loss it is, for the axis.
 
     Attributes
     ----------
@@ -35,7 +42,8 @@ class LossCurveDisplay:
     -----
     The dashed line is :math:`L(0)\,(1 - \eta\lambda)^{2t}`: the loss of a residual that lies along
     the eigenvector of :math:`\lambda`, for the linearised network. [1]_ bounds the loss with the
-    smallest eigenvalue; where that is tiny the line is flat, and the bound says nothing.
+    smallest eigenvalue. Where that is so small that :math:`\eta\lambda t < 10^{-3}` at the last
+    step, the line would be flat and the bound says nothing: it is left out.
 
     References
     ----------
@@ -50,11 +58,19 @@ class LossCurveDisplay:
     """
 
     def __init__(
-        self, losses: ArrayLike, steps: ArrayLike | None = None, *, contraction: float | None = None
+        self,
+        losses: ArrayLike,
+        steps: ArrayLike | None = None,
+        *,
+        contraction: float | None = None,
+        validation_losses: ArrayLike | None = None,
+        name: str = "loss",
     ) -> None:
         self.losses = losses
         self.steps = steps
         self.contraction = contraction
+        self.validation_losses = validation_losses
+        self.name = name
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: ArrayLike | None = None, *, ax: Any = None) -> Self:
@@ -63,8 +79,10 @@ class LossCurveDisplay:
         Parameters
         ----------
         estimator : fitted estimator
-            With ``loss_curve_``; the rate is drawn if it also has ``ntk_eigenvalues`` and
-            ``learning_rate_``.
+            With ``loss_curve_``; losses on held-out rows are drawn if it has
+            ``validation_loss_curve_``, the rate if it has ``ntk_eigenvalues`` and
+            ``learning_rate_``. The axis tells half the sum of squares from half their mean;
+            both count a penalty in.
         X : array-like of shape (n_samples, n_features), default=None
             Training windows; None draws no rate.
         ax : matplotlib axes, default=None
@@ -92,7 +110,14 @@ class LossCurveDisplay:
             if resolved.size:
                 contraction = float(estimator.learning_rate_ * resolved.min())
         steps = getattr(estimator, "loss_steps_", None)
-        return cls(losses, steps, contraction=contraction).plot(ax=ax)
+        display = cls(
+            losses,
+            steps,
+            contraction=contraction,
+            validation_losses=getattr(estimator, "validation_loss_curve_", None),
+            name=_loss_name(estimator),
+        )
+        return display.plot(ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw the display.
@@ -120,19 +145,24 @@ class LossCurveDisplay:
         ax.plot(steps[shown], losses[shown], color=COLORS[0], label="training loss")
         if not shown.all():
             ax.axhline(losses[~shown][-1], color=COLORS[0], linestyle=":", label="after ∞ steps")
-        if self.contraction is not None:
+        if self.validation_losses is not None:
+            held_out = np.asarray(self.validation_losses, dtype=float)
+            ax.plot(steps[shown], held_out[shown], color=COLORS[1], linestyle="-.",
+                    label="validation loss")  # fmt: skip
+        contraction = self.contraction or 0.0
+        if contraction * steps[shown].max(initial=0.0) >= _LEAST_DECAY:
             floor, top = ax.get_ylim()
-            rate = _predicted(losses[0], self.contraction, steps[shown])
+            rate = _predicted(losses[0], contraction, steps[shown])
             ax.plot(steps[shown], rate, color="black", linestyle="--", linewidth=1,
                     label=r"$L(0)\,(1-\eta\lambda_{\min})^{2t}$")  # fmt: skip
             ax.set_ylim(min(floor, losses[shown].min()), max(top, losses[0] * 1.1))
         ax.set_xscale("symlog", linthresh=1)
-        ax.set_xlim(left=0)
+        ax.set_xlim(0, max(1.0, steps[shown].max(initial=0.0)))
         ax.xaxis.get_major_locator().set_params(numticks=6)  # a closed form spans many decades
         if (losses > 0).all():
             ax.set_yscale("log")
         ax.set_xlabel("step of gradient descent", **LABEL)
-        ax.set_ylabel("loss", **LABEL)
+        ax.set_ylabel(self.name, **LABEL)
         ax.tick_params(which="both", labelsize=8)
         self.figure_ = ax.figure
         if own_figure:
@@ -140,6 +170,13 @@ class LossCurveDisplay:
         else:
             ax.legend(**LEGEND)
         return self
+
+
+def _loss_name(estimator: Any) -> str:
+    """Say which loss an estimator descends on."""
+    if isinstance(estimator, AttentionNTKRegressor):
+        return "half the sum of squares"
+    return "half the mean of squares" if isinstance(estimator, SoftmaxICLRegressor) else "loss"
 
 
 def _predicted(start: float, contraction: float, steps: NDArray[np.float64]) -> Any:

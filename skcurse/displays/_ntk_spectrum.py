@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skcurse.displays._fitted import fitted_attributes
+from skcurse.displays._fitted import fitted_attributes, row_of_output
 from skcurse.displays._style import COLORS, LABEL, LEGEND, MARKERS, make_axes
 
 RESOLUTION = 1e-30  # of the largest: the square of what singular values resolve
@@ -67,15 +67,18 @@ class NTKSpectrumDisplay:
         NotFittedError
             If the estimator is not fitted.
         ValueError
-            If it has no such attributes.
+            If it has no such attributes or no such output.
         ImportError
             If matplotlib is not installed.
         """
         (spectrum,) = fitted_attributes(estimator, "ntk_eigenvalues")
-        initial, fitted = (np.atleast_2d(spectrum(X, at=at)) for at in ("initial", "fitted"))
-        spectra: dict[str, ArrayLike] = {"at initialisation": initial[0]}
-        if not np.array_equal(initial[0], fitted[output], equal_nan=True):
-            spectra["after training"] = fitted[output]
+        initial, fitted = spectrum(X, at="initial"), spectrum(X, at="fitted")
+        # All outputs have one kernel where training leaves it as it was.
+        n_outputs = np.size(estimator.predict(X)) // len(initial)
+        fitted = row_of_output(np.broadcast_to(fitted, (n_outputs, len(initial))), output)
+        spectra: dict[str, ArrayLike] = {"at initialisation": initial}
+        if not np.array_equal(initial, fitted, equal_nan=True):
+            spectra["after training"] = fitted
         return cls(spectra).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
@@ -97,19 +100,21 @@ class NTKSpectrumDisplay:
             If matplotlib is not installed.
         """
         self.ax_ = ax = make_axes(ax)
-        largest = 0.0
+        largest, last = 0.0, 1
         for k, (name, values) in enumerate(self.eigenvalues.items()):
             spectrum = np.asarray(values, dtype=float)
             shown = spectrum > 0
-            largest = max(largest, np.nanmax(spectrum))
-            ax.plot(np.flatnonzero(shown) + 1, spectrum[shown], linestyle="none", markersize=3,
-                    marker=MARKERS[k], color=COLORS[k], label=name)  # fmt: skip
+            index = np.flatnonzero(shown) + 1
+            largest = max(largest, spectrum[shown].max(initial=0.0))
+            last = max(last, index.max(initial=1))
+            ax.plot(index, spectrum[shown], linestyle="none", markersize=3,
+                    marker=MARKERS[k % len(MARKERS)], color=COLORS[k % len(COLORS)],
+                    label=name)  # fmt: skip
         if largest > 0:
             ax.axhline(RESOLUTION * largest, color="black", linestyle="--", linewidth=1,
                        label="resolution")  # fmt: skip
-        ax.set_yscale("log")
-        n_windows = max(np.size(values) for values in self.eigenvalues.values())
-        ax.set_xlim(0, n_windows + 1)
+            ax.set_yscale("log")
+        ax.set_xlim(0, last + 1)
         ax.set_xlabel("index", **LABEL)
         ax.set_ylabel("eigenvalue of the kernel", **LABEL)
         ax.tick_params(labelsize=8)

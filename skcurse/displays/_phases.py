@@ -31,7 +31,8 @@ class PhaseDisplay:
     -----
     Above: :math:`A_k`, the weight on the query's own feature, :math:`B_{k,1}` on the most likely
     one, and the largest and smallest of the others. Below: the rates :math:`\alpha_k` and
-    :math:`|\beta_{k,n}|` that move them. Shades are the phases of [1]_, Section 4.
+    :math:`|\beta_{k,n}|` that move them. Shades are the phases of [1]_, Section 4; one that is
+    narrower than its numeral goes without.
 
     References
     ----------
@@ -73,7 +74,7 @@ class PhaseDisplay:
         Raises
         ------
         ValueError
-            If the run does not follow `query`.
+            If the run does not follow `query`, or `ax` is not two axes.
         ImportError
             If matplotlib is not installed.
         """
@@ -95,12 +96,14 @@ class PhaseDisplay:
         Raises
         ------
         ValueError
-            If the run does not follow `query`.
+            If the run does not follow `query`, or `ax` is not two axes.
         ImportError
             If matplotlib is not installed.
         """
         run, k = self.trajectory, self.query
         phases = training_phases(run, k)
+        if ax is not None and np.shape(ax) != (2,):
+            raise ValueError(f"ax must be an array or list of two axes, got {ax!r}.")
         own_figure = ax is None
         self.ax_ = axes = np.asarray(make_axes(ax, height=4.0, rows=2))
         column = int(np.flatnonzero(run.queries == k)[0])
@@ -115,15 +118,15 @@ class PhaseDisplay:
                 panel.plot(run.steps, values[:, leader], color=COLORS[5], linestyle="--",
                            label=f"${bars[0]}{name[1]}_{{k,1}}{bars[1]}$")  # fmt: skip
             if others:
-                panel.fill_between(run.steps, values[:, others].min(1), values[:, others].max(1),
-                                   color=COLORS[2], linewidth=1,
-                                   label=f"${bars[0]}{name[1]}_{{k,n}}{bars[1]}$")  # fmt: skip
+                label = f"${bars[0]}{name[1]}_{{k,n}}{bars[1]}$"
+                _band(panel, run.steps, values[:, others], label)
             self._shade(panel, phases)
             panel.tick_params(labelsize=8)
             panel.legend(**LEGEND)
         axes[0].set_ylabel("bilinear weight", **LABEL)
         axes[1].set_ylabel("rate", **LABEL)
-        axes[1].set_yscale("log")
+        if np.any(run.rates[:, column]):
+            axes[1].set_yscale("log")
         axes[1].set_xlabel("step of gradient descent", **LABEL)
         if own_figure:
             axes[0].set_title(f"{phases.kind} feature", fontsize=9, pad=14)
@@ -133,6 +136,8 @@ class PhaseDisplay:
     def _shade(self, panel: Any, phases: Any) -> None:
         """Shade every other phase and number them above the panel."""
         steps = self.trajectory.steps
+        if steps[-1] > steps[0]:
+            panel.set_xlim(steps[0], steps[-1])
         edges = [*phases.starts, steps[-1]]
         for i, label in enumerate(("I", "II", "III", "IV")[-len(phases.starts) :]):
             start = edges[i]
@@ -141,6 +146,17 @@ class PhaseDisplay:
                 continue
             if i % 2:
                 panel.axvspan(start, later[0], color="0.92", zorder=0)
-            panel.annotate(label, ((start + later[0]) / 2, 1.02), ha="center", fontsize=8,
-                           xycoords=("data", "axes fraction"))  # fmt: skip
-        panel.set_xlim(steps[0], steps[-1])
+            text = panel.annotate(label, ((start + later[0]) / 2, 1.02), ha="center", fontsize=8,
+                                  xycoords=("data", "axes fraction"))  # fmt: skip
+            left, right = panel.transData.transform([(start, 1), (later[0], 1)])[:, 0]
+            if text.get_window_extent().width > right - left:
+                text.remove()
+
+
+def _band(panel: Any, steps: Any, values: Any, label: str) -> None:
+    """Draw the range of several curves, or the one curve that they all are."""
+    low, high = values.min(axis=1), values.max(axis=1)
+    if np.allclose(low, high, rtol=0.01):
+        panel.plot(steps, high, color=COLORS[2], linestyle="-.", label=label)
+    else:
+        panel.fill_between(steps, low, high, color=COLORS[2], linewidth=1, label=label)

@@ -16,6 +16,7 @@ is the ratio of their errors with its uncertainty, on the bundled sunspots or on
 # A CSV file needs a header line. Its last column is taken unless one is named.
 
 import argparse
+import warnings
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -70,6 +71,8 @@ except ValueError as error:
 # scaler of its own inside `ResidualTargetRegressor`; one in front of it would scale the last value
 # but not the target, and adding the one to the other would make no sense.
 
+# Some candidates do worse than the mean of their targets, and say so: the search passes them over.
+warnings.filterwarnings("ignore", message="The loss on the training rows")
 network = AttentionNTKRegressor(256, regime="lazy", max_iter=np.inf, random_state=0)
 ridge = ResidualTargetRegressor(make_pipeline(StandardScaler(), Ridge()))
 strengths = np.logspace(-3, 3, 7)

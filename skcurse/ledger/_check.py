@@ -78,7 +78,8 @@ def _finding(name: str) -> Finding:
         found: Finding = getattr(import_module(f"skcurse.ledger._checks.{module}"), function)()
     except (ArithmeticError, ValueError, LookupError, RuntimeWarning) as error:
         return Finding(f"raised {type(error).__name__}", str(error), {})
-    return found
+    # Integers of NumPy, say, are no numbers to JSON.
+    return found._replace(measured={key: float(value) for key, value in found.measured.items()})
 
 
 def record() -> Path:

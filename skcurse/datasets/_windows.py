@@ -220,6 +220,23 @@ class SeriesWindows(DataModel):
         scaled = StandardScaler().fit(training_part / peak).transform(column / peak)
         return make_windows(scaled, self.n_steps, self.horizon)
 
+    def target_index(self) -> NDArray[Any]:
+        """Return where the first target of each window stands, in the order of `windows`.
+
+        Returns
+        -------
+        ndarray of shape (n_windows,)
+            Labels of the series' index, say timestamps, if it has one; otherwise rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skcurse.datasets import SeriesWindows
+        >>> SeriesWindows(np.arange(6.0), n_steps=3).target_index()
+        array([3, 4, 5])
+        """
+        return make_windows(self.series, self.n_steps, self.horizon, return_index=True)[2].target
+
     def _sample(
         self, n_samples: int, shift: str | None, rng: np.random.RandomState
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -84,10 +84,11 @@ def test_forecasts_know_their_time(load, horizon):
 
 def test_windows_of_a_series_as_a_data_model_keep_the_order_of_the_index():
     series = load_sunspots(as_frame=True).target
-    index = make_windows(series, 12, return_index=True)[2]
-    X, y = SeriesWindows(series, 12, scale=False).windows()
-    np.testing.assert_array_equal(series.loc[index.target], y)
-    forecast = pd.Series(cross_val_predict(ResidualLinearRegressor(), X, y), index.target)
+    model = SeriesWindows(series, 12, scale=False)
+    X, y = model.windows()
+    times = model.target_index()
+    np.testing.assert_array_equal(series.loc[times], y)
+    forecast = pd.Series(cross_val_predict(ResidualLinearRegressor(), X, y), times)
     assert (forecast - series).dropna().std() < series.std()
 
 

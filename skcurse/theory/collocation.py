@@ -8,7 +8,6 @@ nodes in all, whatever the number of rows and the length of the windows.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -21,8 +20,8 @@ from skcurse.theory.descent import overflow
 from skcurse.theory.infinite_width import GaussianNodes, nodes_on
 from skcurse.theory.ntk import kernel_features
 from skcurse.theory.panels import PointsOnPanels
-from skcurse.theory.skeleton import Skeleton, curve_values, find_skeleton
-from skcurse.theory.tilted_moments import BLOCK_BYTES, Array, Map, row_tasks
+from skcurse.theory.skeleton import Skeleton, digested_skeleton
+from skcurse.theory.tilted_moments import Array, Map
 
 __all__ = ["GAUSSIAN_INTERVAL", "CollocationTable", "TableErrors", "infinite_width_kernel"]
 
@@ -119,17 +118,19 @@ class CollocationTable:
         self._sample_weight = sample_weight
         self._tol = tol
         self._map = map
-        self.skeleton = find_skeleton(self._X, interval, tol=tol, map=map)
-        self._reduce()
+        root = np.ones(len(self._X)) if sample_weight is None else sample_weight
+        self.skeleton, factors = digested_skeleton(
+            self._X,
+            interval,
+            _triangular_factor,
+            (self._y, np.sqrt(np.asarray(root, dtype=np.float64))),
+            tol=tol,
+            map=map,
+        )
+        self._tabulate(_triangle(np.concatenate(factors)))
 
-    def _reduce(self) -> None:
-        """Triangular factor of √weight [G(u), x_d, y] and what follows from it."""
-        root = np.ones(len(self._X)) if self._sample_weight is None else self._sample_weight
-        root = np.sqrt(np.asarray(root, dtype=np.float64))
-        tasks = row_tasks(self._X, self.skeleton.weights.size, BLOCK_BYTES)
-        blocks = [(self._X[rows], self._y[rows], root[rows]) for rows in tasks]
-        factor = partial(_triangular_factor, weights=self.skeleton.weights)
-        R = _triangle(np.concatenate(list(self._map(factor, *zip(*blocks, strict=True)))))
+    def _tabulate(self, R: Array) -> None:
+        """Tables from the triangular factor of √weight [G(u), x_d, y]."""
         if not np.isfinite(np.vdot(R, R)):
             raise overflow()
         panels = self.skeleton.panels
@@ -341,6 +342,7 @@ def infinite_width_kernel(X: ArrayLike, Y: ArrayLike | None = None, *, map: Map 
 
     Examples
     --------
+    >>> from skcurse.theory.curves import curve_values
     >>> X = np.random.default_rng(0).standard_normal((5, 4))
     >>> w = np.random.default_rng(1).standard_normal(200_000)
     >>> step = 1e-5
@@ -350,13 +352,13 @@ def infinite_width_kernel(X: ArrayLike, Y: ArrayLike | None = None, *, map: Map 
     """
     X = np.asarray(X, dtype=np.float64)
     Y = X if Y is None else np.asarray(Y, dtype=np.float64)
-    skeleton = find_skeleton(np.concatenate([X, Y]), GAUSSIAN_INTERVAL, map=map)
+    rows = np.concatenate([X, Y])
+    skeleton, values = digested_skeleton(rows, GAUSSIAN_INTERVAL, _values, map=map)
     nodes = _gaussian_nodes(skeleton)
     slopes = skeleton.panels.derivative(skeleton.coefficients)
     root = skeleton.panels.at(nodes.points).evaluate_many(slopes) * nodes.roots
-    values = partial(curve_values, weights=skeleton.weights)
-    left, right = (np.concatenate(list(map(values, skeleton.blocks(rows)))) for rows in (X, Y))
-    kernel: Array = (left @ root) @ (right @ root).T
+    left, right = np.split(np.concatenate(values) @ root, [len(X)])
+    kernel: Array = left @ right.T
     return kernel
 
 
@@ -376,11 +378,15 @@ def _root_mean_square(values: Array) -> float:
     return float(scipy.linalg.norm(values, check_finite=False) / np.sqrt(values.size))
 
 
-def _triangular_factor(X: Array, y: Array, root_weight: Array, weights: Array) -> Array:
+def _triangular_factor(X: Array, values: Array, y: Array, root_weight: Array) -> Array:
     """R factor of √weight [G(u), x_d, y] for a block of rows."""
-    columns = [curve_values(X, weights), X[:, -1:], y]
+    columns = [values, X[:, -1:], y]
     with np.errstate(over="ignore"):
         return _triangle(np.concatenate(columns, axis=1) * root_weight[:, None])
+
+
+def _values(X: Array, values: Array) -> Array:
+    return values
 
 
 def _triangle(matrix: Array) -> Array:

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skcurse.theory.skeleton import Skeleton, curve_values, rebuilding_errors
+from skcurse.theory.curves import curve_values
+from skcurse.theory.skeleton import Skeleton, rebuilding_errors
 from skcurse.theory.tilted_moments import BLOCK_BYTES, Array, Map, row_tasks
 
 __all__ = ["CompressedNetwork", "compress", "compressed_forward"]

@@ -23,9 +23,9 @@ import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import ArrayLike
 
+from skcurse.theory.curves import graded_panels
 from skcurse.theory.ntk import feature_product, kernel_features
 from skcurse.theory.panels import Panels
-from skcurse.theory.skeleton import graded_panels
 from skcurse.theory.tilted_moments import BLOCK_BYTES, Array, Map, last_step_attention
 
 # exp(-12²/4), the square root of the density, is 2e-16: what lies beyond is not resolved.

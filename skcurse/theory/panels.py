@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -18,6 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 from skcurse.theory.tilted_moments import Array
 
 Indices = NDArray[np.intp]
+
+# Smallest over largest eigenvalue of a Gram matrix whose Cholesky factor keeps 13 digits.
+_WELL_CONDITIONED = 1e-3
 
 __all__ = ["Panels", "PointsOnPanels", "chebyshev_basis", "chebyshev_rule"]
 
@@ -250,17 +254,34 @@ class PointsOnPanels:
         Returns
         -------
         root : ndarray of shape (n_functions, n_nodes)
-            (root rootᵀ)_kl = Σ_r masses_r f_k(points_r) f_l(points_r), by QR, never squared.
+            (root rootᵀ)_kl = Σ_r masses_r f_k(points_r) f_l(points_r).
+
+        Notes
+        -----
+        The polynomials' Gram matrix on a panel has a triangular root: by Cholesky where there are
+        points enough to make it well-conditioned, else by QR of the points' values.
         """
         n_panels, p = self.panels.n_panels, self.panels.order
-        factors = np.zeros((n_panels, p, p))
         scale = np.sqrt(np.asarray(masses, dtype=np.float64))
+        grams, factors = np.zeros((2, n_panels, p, p))
+        for panel, segment in self._scaled(scale):
+            grams[panel] += segment @ segment.T
+        extremes = np.linalg.eigvalsh(grams)[:, [0, -1]]
+        plain = extremes[:, 0] > _WELL_CONDITIONED * extremes[:, 1]
+        factors[plain] = np.linalg.cholesky(grams[plain]).swapaxes(1, 2)
+        for panel, segment in self._scaled(scale, ~plain):
+            factors[panel] = np.linalg.qr(np.concatenate([factors[panel], segment.T]), mode="r")
+        by_panel = coefficients.reshape(-1, n_panels, p).swapaxes(0, 1)
+        root: Array = by_panel @ factors.swapaxes(1, 2)
+        return root.swapaxes(0, 1).reshape(coefficients.shape)
+
+    def _scaled(self, scale: Array, wanted: NDArray[np.bool_] | None = None) -> Iterator[Any]:
+        """Per chunk and (wanted) panel: its index, and the polynomials at its points, scaled."""
         for order, panel, starts, basis in self._located or self._locate():
-            rows = (basis * scale[order]).T
-            for index, segment in zip(panel[starts], np.split(rows, starts[1:]), strict=True):
-                factors[index] = np.linalg.qr(np.concatenate([factors[index], segment]), mode="r")
-        by_panel = coefficients.reshape(-1, n_panels, p)
-        return np.einsum("kqj,qij->kqi", by_panel, factors).reshape(coefficients.shape)
+            for first, last in zip(starts, [*starts[1:], order.size], strict=True):
+                index = panel[first]
+                if wanted is None or wanted[index]:
+                    yield index, basis[:, first:last] * scale[order[first:last]]
 
     def _locate(self) -> Iterator[tuple[Indices, Indices, Indices, Array]]:
         """Per chunk: sorting order, sorted panel indices, first entry a panel, basis values."""

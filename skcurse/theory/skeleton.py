@@ -1,132 +1,36 @@
 """The few weights at which attention must be evaluated to know it everywhere.
 
-As a function of one neuron's weight w, row x contributes G_x(w) = ⟨softmax(w x_d x), x⟩ - x_d.
-These curves are analytic with poles no closer to the real axis than π / (|x_d| range(x)), so for
-rows up to a given width they span, to double precision, a space of a few dozen dimensions: k
-*skeleton* weights u_1, ..., u_k and interpolating functions T_l give every one of them,
+The curves of `skcurse.theory.curves` are analytic, so for rows up to a given width they span, to
+double precision, a space of a few dozen dimensions: k *skeleton* weights u_1, ..., u_k and
+interpolating functions T_l give every one of them,
 
     G_x(w) = Σ_l G_x(u_l) T_l(w).
 """
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from skcurse.theory.curves import OUTPUTS, Curves, curve_values, first_breaks, resolved_curves
 from skcurse.theory.panels import Panels
-from skcurse.theory.tilted_moments import (
-    BLOCK_BYTES,
-    Array,
-    Map,
-    query_moments,
-    row_tasks,
-    tilts,
-)
+from skcurse.theory.tilted_moments import BLOCK_BYTES, Array, Map, row_tasks
 
 __all__ = [
     "Skeleton",
-    "curve_values",
+    "digested_skeleton",
     "find_skeleton",
-    "graded_panels",
     "rebuilding_errors",
 ]
 
-_MAX_PANELS = 2048
 _N_CHECKS = 8
-
-
-def curve_values(X: ArrayLike, weights: ArrayLike) -> Array:
-    """Curves of rows at given weights.
-
-    Parameters
-    ----------
-    X : array-like of shape (n_samples, n_features)
-        Windows; the last column is the query.
-    weights : array-like of shape (n_weights,)
-        Neurons' weights w.
-
-    Returns
-    -------
-    values : ndarray of shape (n_samples, n_weights)
-        G_x(w) = ⟨softmax(w x_d x), x⟩ - x_d.
-
-    Examples
-    --------
-    >>> np.round(curve_values([[0.0, 1.0]], [0.0, 2.0]), 4)
-    array([[-0.5   , -0.1192]])
-    """
-    X = np.asarray(X, dtype=np.float64)
-    tilt = tilts(weights)
-    values = np.empty((len(X), tilt.order.size))
-    values[:, tilt.order] = query_moments(X, tilt).mean
-    return values
-
-
-def graded_panels(
-    X: Array, interval: tuple[float, float], *, order: int = 16, tol: float = 1e-13
-) -> Panels:
-    """Panels on which the curves of all given rows are resolved.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        Windows.
-    interval : tuple of two floats
-        Range of weights to cover.
-    order : int, default=16
-        Chebyshev nodes a panel.
-    tol : float, default=1e-13
-        A panel is bisected until the last two Chebyshev coefficients of every row, relative to
-        the row's range, are below this.
-
-    Returns
-    -------
-    panels : Panels
-        Narrow near w = 0, where the poles are, and wider towards the ends.
-
-    Raises
-    ------
-    ValueError
-        If the rows need more than 2048 panels.
-
-    Examples
-    --------
-    >>> panels = graded_panels(np.array([[3.0, -1.0, 2.0]]), (-8.0, 8.0))
-    >>> widths = np.diff(panels.breaks)
-    >>> bool(widths[0] > widths[panels.n_panels // 2])
-    True
-    """
-    return _resolved(X, np.array(interval, dtype=np.float64), order, tol)[0]
-
-
-def _resolved(X: Array, breaks: Array, order: int, tol: float) -> tuple[Panels, Array]:
-    """Panels, halved until all rows are resolved, and the rows' curves at their nodes."""
-    scale = np.ptp(X, axis=1)
-    scale = np.where(scale > 0, scale, 1.0)
-    todo = list(itertools.pairwise(breaks.tolist()))
-    done: dict[float, Array] = {}
-    while todo:
-        halved: list[tuple[float, float]] = []
-        for pair in todo:
-            panel = Panels(pair, order)
-            values = curve_values(X, panel.nodes) / scale[:, None]
-            if np.abs(panel.coefficients(values)[:, -2:]).max(initial=0.0) > tol:
-                halved += itertools.pairwise(panel.split().breaks.tolist())
-            else:
-                done[pair[0]] = values
-        if len(halved) + len(done) > _MAX_PANELS:
-            raise ValueError(
-                f"The windows need more than {_MAX_PANELS} panels to be tabulated on "
-                f"{breaks[[0, -1]]}: scale X down, or use the direct formula (solver='direct')."
-            )
-        todo = halved
-    lows = sorted(done)
-    panels = Panels([*lows, breaks[-1]], order)
-    return panels, np.concatenate([done[low] for low in lows], axis=1)
+_N_PROBES = 2048
 
 
 @dataclass(frozen=True)
@@ -148,7 +52,9 @@ class Skeleton:
     check_values : ndarray of shape (n_skeleton, n_checks)
         T_l there.
     tol : float
-        Largest error, relative to the row's range, of a covered row.
+        Largest error, relative to its curve's size, of a covered row.
+    curves : Curves, default=OUTPUTS
+        Which curves it rebuilds.
     """
 
     panels: Panels
@@ -157,20 +63,28 @@ class Skeleton:
     check_weights: Array
     check_values: Array
     tol: float
+    curves: Curves = OUTPUTS
 
     def errors(self, X: Array) -> Array:
-        """Largest error of every row at the check weights, relative to its range."""
-        values = curve_values(X, np.concatenate([self.weights, self.check_weights]))
-        return rebuilding_errors(X, values, self.check_values)
+        """Largest error of every row at the check weights, relative to its curve's size."""
+        return self.values(X)[1]
 
-    def blocks(self, X: Array) -> list[Array]:
-        """Blocks of rows that suit one task of a parallel map each."""
-        size = self.weights.size + self.check_weights.size
-        return [X[rows] for rows in row_tasks(X, size, BLOCK_BYTES)]
+    def values(self, X: Array) -> tuple[Array, Array]:
+        """Curves of rows at the skeleton weights, and the errors of the rows."""
+        weights = np.concatenate([self.weights, self.check_weights])
+        values = curve_values(X, weights, self.curves)
+        errors = rebuilding_errors(X, values, self.check_values, self.curves)
+        return values[:, : self.weights.size], errors
+
+    def tasks(self, X: Array) -> list[slice]:
+        """Slices of rows that suit one task of a parallel map each."""
+        return row_tasks(X, self.weights.size + self.check_weights.size, BLOCK_BYTES)
 
 
-def rebuilding_errors(X: Array, values: Array, check_values: Array) -> Array:
-    """Largest error of every row's rebuilt curve at check weights, relative to the row's range.
+def rebuilding_errors(
+    X: Array, values: Array, check_values: Array, curves: Curves = OUTPUTS
+) -> Array:
+    """Largest error of every row's rebuilt curve at check weights, relative to the curve's size.
 
     Parameters
     ----------
@@ -180,29 +94,51 @@ def rebuilding_errors(X: Array, values: Array, check_values: Array) -> Array:
         Their curves at the skeleton weights, then at the check weights.
     check_values : ndarray of shape (n_skeleton, n_checks)
         The interpolating functions at the check weights.
+    curves : Curves, default=OUTPUTS
+        Which curves.
 
     Returns
     -------
     errors : ndarray of shape (n_samples,)
     """
     known, checks = np.split(values, [len(check_values)], axis=1)
-    scale = np.ptp(X, axis=1)
+    size = curves.size(X)
     error = np.abs(checks - known @ check_values).max(axis=1, initial=0.0)
-    relative: Array = error / np.where(scale > 0, scale, 1.0)
+    relative: Array = error / np.where(size > 0, size, 1.0)
     return relative
 
 
-def find_skeleton(
+def find_skeleton(X: ArrayLike, interval: tuple[float, float], **options: Any) -> Skeleton:
+    """Skeleton that covers all given rows; parameters, errors and notes of `digested_skeleton`.
+
+    Examples
+    --------
+    >>> from skcurse.theory.curves import curve_values
+    >>> X = np.random.default_rng(0).standard_normal((2000, 16))
+    >>> skeleton = find_skeleton(X, (-3.0, 3.0))
+    >>> values = curve_values(X, skeleton.weights)
+    >>> w = np.array([-1.234, 0.777])
+    >>> T = skeleton.panels.at(w).evaluate_many(skeleton.coefficients)
+    >>> bool(np.abs(values @ T - curve_values(X, w)).max() < 1e-11)
+    True
+    """
+    return digested_skeleton(X, interval, **options)[0]
+
+
+def digested_skeleton(
     X: ArrayLike,
     interval: tuple[float, float],
+    digest: Callable[..., Any] | None = None,
+    columns: Sequence[Array] = (),
     *,
+    curves: Curves = OUTPUTS,
     order: int = 16,
     tol: float = 1e-13,
-    n_rows: int = 256,
+    n_rows: int = 192,
     stretch: float = 1.2,
     map: Map = map,
-) -> Skeleton:
-    """Skeleton that covers all given rows.
+) -> tuple[Skeleton, list[Any]]:
+    """Skeleton that covers all given rows, and what the caller makes of their values.
 
     Parameters
     ----------
@@ -210,13 +146,20 @@ def find_skeleton(
         Windows.
     interval : tuple of two floats
         Range of weights to cover.
+    digest : callable, default=None
+        Called with a block of rows of X, their curves at the skeleton weights and the same rows of
+        `columns`. To see whether rows are covered takes their values: this saves a second look.
+    columns : sequence of ndarray of shape (n_samples, ...)
+        What else it needs of every row.
+    curves : Curves, default=OUTPUTS
+        Which curves.
     order : int, default=16
         Chebyshev nodes a panel.
     tol : float, default=1e-13
-        Error of the tabulated curves, relative to a row's range.
-    n_rows : int, default=256
-        Rows the skeleton is first found from: the widest ones and evenly spaced ranks of the
-        width |x_d| range(x) among the others. Rows that it turns out not to cover are added.
+        Error of the tabulated curves, relative to their sizes.
+    n_rows : int, default=192
+        Rows the skeleton is first found from: the widest by |x_d| range(x), and others, the fewer
+        the narrower they are. Rows that it turns out not to cover are added.
     stretch : float, default=1.2
         The widest rows times this are covered too, so that most unseen rows are.
     map : callable, default=map
@@ -225,6 +168,8 @@ def find_skeleton(
     Returns
     -------
     skeleton : Skeleton
+    digests : list
+        Of the blocks, in order.
 
     Raises
     ------
@@ -243,12 +188,9 @@ def find_skeleton(
 
     Examples
     --------
-    >>> X = np.random.default_rng(0).standard_normal((2000, 16))
-    >>> skeleton = find_skeleton(X, (-3.0, 3.0))
-    >>> values = curve_values(X, skeleton.weights)
-    >>> w = np.array([-1.234, 0.777])
-    >>> T = skeleton.panels.at(w).evaluate_many(skeleton.coefficients)
-    >>> bool(np.abs(values @ T - curve_values(X, w)).max() < 1e-11)
+    >>> X = np.random.default_rng(0).standard_normal((100, 4))
+    >>> skeleton, sums = digested_skeleton(X, (-1.0, 1.0), lambda X, values: values.sum(axis=0))
+    >>> np.allclose(sum(sums), curve_values(X, skeleton.weights).sum(axis=0))
     True
     """
     X = np.asarray(X, dtype=np.float64)
@@ -258,28 +200,60 @@ def find_skeleton(
     if not np.all(np.isfinite(scores)):
         raise ValueError("The scores w x_d x overflow: scale X down.")
     by_width = np.argsort(-width, kind="stable")
-    widest = np.arange(min(n_rows // 4, len(X)))
-    spread = np.linspace(0, len(X) - 1, min(n_rows - n_rows // 4, len(X))).astype(int)
-    sample = by_width[np.union1d(widest, spread)]
-    stretched = stretch * X[by_width[widest]]
+    widest = by_width[: n_rows // 4]
+    sample = np.union1d(widest, by_width[_spread(len(X), n_rows - n_rows // 4, power=2.0)])
+    probe = by_width[_spread(len(X), _N_PROBES)]
     while True:
-        rows = np.concatenate([stretched, X[sample]])
-        skeleton = _skeleton_from(rows, interval, order, tol)
-        errors = np.concatenate(list(map(skeleton.errors, skeleton.blocks(X))))
+        rows = np.concatenate([stretch * X[widest], X[sample]])
+        skeleton = _skeleton_from(rows, interval, order, tol, curves, map)
+        if len(X) > _N_PROBES:
+            # Most skeletons that fall short do so on a few rows already.
+            missed = _missed(skeleton.errors(X[probe]), skeleton.tol, n_rows)
+            fresh = np.setdiff1d(probe[missed], sample)
+            if fresh.size:
+                sample = np.union1d(sample, fresh)
+                continue
+        tasks = skeleton.tasks(X)
+        blocks = ([column[rows] for rows in tasks] for column in (X, *columns))
+        parts = list(map(partial(_digested, skeleton=skeleton, digest=digest), *blocks))
+        errors = np.concatenate([error for error, _ in parts])
         errors[sample] = 0.0
-        worst = np.argsort(-errors, kind="stable")[:n_rows]
-        missed = worst[errors[worst] > skeleton.tol]
+        missed = _missed(errors, skeleton.tol, n_rows)
         if not missed.size:
-            return skeleton
-        sample = np.concatenate([sample, missed])
+            return skeleton, [digested for _, digested in parts]
+        sample = np.union1d(sample, missed)
 
 
-def _skeleton_from(X: Array, interval: tuple[float, float], order: int, tol: float) -> Skeleton:
+def _spread(size: int, n_chosen: int, power: float = 1.0) -> NDArray[np.intp]:
+    """Choose indices from first to last; with a power above 1, denser at the first ones."""
+    steps = (size - 1) * np.linspace(0.0, 1.0, min(n_chosen, size)) ** power
+    return np.unique(steps.astype(np.intp))
+
+
+def _missed(errors: Array, tol: float, n_most: int) -> NDArray[np.intp]:
+    """Rows that are not covered, the worst ones if they are many."""
+    worst = np.argsort(-errors, kind="stable")[:n_most]
+    return worst[~(errors[worst] <= tol)]
+
+
+def _digested(
+    X: Array, *columns: Array, skeleton: Skeleton, digest: Callable[..., Any] | None
+) -> tuple[Array, Any]:
+    """Errors of a block of rows, and its digest."""
+    values, errors = skeleton.values(X)
+    return errors, None if digest is None else digest(X, values, *columns)
+
+
+def _skeleton_from(
+    X: Array, interval: tuple[float, float], order: int, tol: float, curves: Curves, map: Map
+) -> Skeleton:
     """Skeleton of the given rows, from all of them at all nodes."""
     # A fifth of the rows finds most panels at a fifth of the price.
-    coarse = graded_panels(X[::5], interval, order=order, tol=tol)
-    panels, curves = _resolved(X, coarse.breaks, order, tol)
-    R, pivots = scipy.linalg.qr(curves, mode="r", pivoting=True, check_finite=False)
+    breaks = resolved_curves(X[::5], first_breaks(X, interval), order, tol, curves)[0].breaks
+    panels, values = resolved_curves(X, breaks, order, tol, curves, map)
+    size = curves.size(X)[:, None]
+    values /= np.where(size > 0, size, 1.0)
+    R, pivots = scipy.linalg.qr(values, mode="r", pivoting=True, check_finite=False)
     diagonal = np.abs(np.diag(R))
     k = int(np.count_nonzero(diagonal > 0.1 * tol * diagonal[0]))
     T = np.empty((k, panels.nodes.size))
@@ -291,4 +265,6 @@ def _skeleton_from(X: Array, interval: tuple[float, float], order: int, tol: flo
     hardest = np.sort(np.minimum(pivots[k : k + _N_CHECKS], panels.nodes.size - 2))
     checks = (panels.nodes[hardest] + panels.nodes[hardest + 1]) / 2.0
     check_values = panels.at(checks).evaluate_many(functions)
-    return Skeleton(panels, panels.nodes[pivots[:k]], functions, checks, check_values, 100.0 * tol)
+    return Skeleton(
+        panels, panels.nodes[pivots[:k]], functions, checks, check_values, 100.0 * tol, curves
+    )

@@ -175,7 +175,7 @@ def query_moments(X: Array, tilt: Tilts, *, cache_bytes: int = _CACHE_BYTES) -> 
     Measured from the query, the mean keeps its digits when a window sits far from zero.
     """
     mean, var = np.empty((2, len(X), len(tilt.sizes)))
-    for side in _sides(X, tilt):
+    for side in sides(X, tilt):
         gap = side.distance
         powers = np.stack([np.ones_like(gap), gap, gap**2], axis=1)
         offset = side.top - X[:, -1:]
@@ -195,13 +195,13 @@ def query_moments(X: Array, tilt: Tilts, *, cache_bytes: int = _CACHE_BYTES) -> 
 def _query_attention(X: Array, tilt: Tilts, *, cache_bytes: int = _CACHE_BYTES) -> Array:
     """Softmax weight of the last entry, columns in the order of `tilt`."""
     attention = np.empty((len(X), len(tilt.sizes)))
-    for side in _sides(X, tilt):
+    for side in sides(X, tilt):
         for rows, columns, e in _exponentials(side, cache_bytes):
             attention[rows, columns] = e[:, -1] / e.sum(axis=1)
     return attention
 
 
-class _Side(NamedTuple):
+class Side(NamedTuple):
     """All windows, seen by the neurons whose weights share a sign."""
 
     columns: slice
@@ -212,7 +212,7 @@ class _Side(NamedTuple):
     rate: Array  # (n, 1): |x_d| * range
 
 
-def _sides(X: Array, tilt: Tilts) -> Iterator[_Side]:
+def sides(X: Array, tilt: Tilts) -> Iterator[Side]:
     """Yield the groups of neurons that are not empty."""
     query, high, low = X[:, -1:], X.max(axis=1, keepdims=True), X.min(axis=1, keepdims=True)
     span = high - low
@@ -225,12 +225,10 @@ def _sides(X: Array, tilt: Tilts) -> Iterator[_Side]:
         if columns.start < columns.stop:
             top = np.where(up, high, low)
             distance = np.abs(top - X) / unit
-            yield _Side(
-                columns, tilt.sizes[columns], top, np.where(up, -span, span), distance, rate
-            )
+            yield Side(columns, tilt.sizes[columns], top, np.where(up, -span, span), distance, rate)
 
 
-def _exponentials(side: _Side, cache_bytes: int) -> Iterator[tuple[slice, slice, Array]]:
+def _exponentials(side: Side, cache_bytes: int) -> Iterator[tuple[slice, slice, Array]]:
     """Yield (rows, columns, exp(-rate * size * distance)), the last of shape (rows, d, columns)."""
     (n, d), m = side.distance.shape, len(side.sizes)
     cells = max(d, cache_bytes // 8)

@@ -8,12 +8,12 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import svdvals
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skcurse.estimators._attention_kernels import tangent_eigenvalues, tangent_kernel
 from skcurse.estimators._attention_parameters import check_parameters
 from skcurse.estimators._attention_training import (
     descend_network,
@@ -35,21 +35,10 @@ from skcurse.estimators._resources import (
     parallel_map,
 )
 from skcurse.estimators._step_tasks import StepTasks, learned
-from skcurse.theory.attention_ntk import (
-    last_step_attention,
-    neural_tangent_kernel,
-    ntk_singular_values,
-)
-from skcurse.theory.infinite_width import (
-    gaussian_nodes,
-    infinite_width_attention,
-    infinite_width_features,
-)
+from skcurse.theory.attention_ntk import last_step_attention
+from skcurse.theory.infinite_width import gaussian_nodes, infinite_width_attention
 
 Array = NDArray[np.float64]
-
-# Singular values below this share of the largest are rounding errors.
-_RESOLUTION = 1e-15
 
 
 class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):
@@ -360,19 +349,15 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
         ValueError
             If the kernel overflows.
         """
-        weights = self._kernel_weights(at)
+        networks, shape = self._networks(at)
         X = self._windows(X)
-        Z = None if Y is None else self._windows(Y)
+        Y = None if Y is None else self._windows(Y)
         with parallel_map(self.n_jobs) as blocks:
-            if weights is None:
-                nodes = gaussian_nodes(X if Z is None else np.vstack([X, Z]))
-                left = infinite_width_features(X, nodes, **options(blocks))
-                right = left if Z is None else infinite_width_features(Z, nodes, **options(blocks))
-                return left @ right.T
             kernels = [
-                neural_tangent_kernel(X, Z, w, **options(blocks)) for w in np.atleast_2d(weights)
+                tangent_kernel(X, Y, weights, solver=self.solver, blocks=blocks)
+                for weights in networks
             ]
-        return kernels[0] if weights.ndim == 1 else np.stack(kernels)
+        return np.reshape(kernels, (*shape, *kernels[0].shape))
 
     def ntk_eigenvalues(self, X: ArrayLike, *, at: str = "fitted") -> Array:
         """Eigenvalues of the neural tangent kernel of windows, through singular values.
@@ -388,24 +373,23 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
         -------
         ndarray of shape (n_samples,) or (n_outputs, n_samples)
             Descending. NaN stands for an eigenvalue that is not resolved: it is at most 1e-30 times
-            the largest. Those that are zero because there are fewer neurons than windows are 0.
+            the largest, or about 1e-26 where a table stands for many neurons or windows, which
+            ``solver="direct"`` prevents. Those that are zero because there are fewer neurons than
+            windows are 0.
 
         Raises
         ------
         ValueError
             If the kernel overflows.
         """
-        weights = self._kernel_weights(at)
+        networks, shape = self._networks(at)
         X = self._windows(X)
         with parallel_map(self.n_jobs) as blocks:
-            if weights is None:
-                features = infinite_width_features(X, gaussian_nodes(X), **options(blocks))
-                return _eigenvalues(svdvals(features), len(X), np.nan)
             spectra = [
-                _eigenvalues(ntk_singular_values(X, w, **options(blocks)), len(X), 0.0)
-                for w in np.atleast_2d(weights)
+                tangent_eigenvalues(X, weights, solver=self.solver, blocks=blocks)
+                for weights in networks
             ]
-        return spectra[0] if weights.ndim == 1 else np.stack(spectra)
+        return np.reshape(spectra, (*shape, len(X)))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -421,20 +405,13 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
         check_is_fitted(self)
         return validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
 
-    def _kernel_weights(self, at: str) -> Array | None:
-        """Weights whose kernel is asked for; None stands for infinite width."""
+    def _networks(self, at: str) -> tuple[list[Any], tuple[int, ...]]:
+        """Weights of the networks whose kernels are asked for, and the shape of their array."""
         check_is_fitted(self)
         if at not in ("fitted", "initial"):
             raise ValueError(f"at must be 'fitted' or 'initial'; got {at!r}.")
         if self.regime_ == "infinite":
-            return None
-        return (
-            self.weights_ if (self.regime_, at) == ("finite", "fitted") else self.initial_weights_
-        )
-
-
-def _eigenvalues(values: Array, n_samples: int, missing: float) -> Array:
-    """Squares of singular values, descending, with NaN for those that are not resolved."""
-    resolved = (values > _RESOLUTION * values[0]) | (values[0] == 0.0)
-    squares = np.where(resolved, values**2, np.nan)[:n_samples]
-    return np.concatenate([squares, np.full(n_samples - len(squares), missing)])
+            return [None], ()
+        trained = self.regime_ == "finite" and at == "fitted"
+        weights = self.weights_ if trained else self.initial_weights_
+        return list(np.atleast_2d(weights)), weights.shape[:-1]

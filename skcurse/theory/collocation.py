@@ -15,18 +15,17 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from skcurse.theory.attention_network import forward
+from skcurse.theory.attention_ntk import DescentTerms
 from skcurse.theory.compression import compress, compressed_forward
 from skcurse.theory.descent import overflow
-from skcurse.theory.infinite_width import GaussianNodes, nodes_on
+from skcurse.theory.infinite_width import GaussianNodes
+from skcurse.theory.kernel_table import GAUSSIAN_INTERVAL, KernelTable, gaussian_nodes_on
 from skcurse.theory.ntk import kernel_features
 from skcurse.theory.panels import PointsOnPanels
-from skcurse.theory.skeleton import Skeleton, digested_skeleton
+from skcurse.theory.skeleton import digested_skeleton, triangle
 from skcurse.theory.tilted_moments import Array, Map
 
 __all__ = ["GAUSSIAN_INTERVAL", "CollocationTable", "TableErrors", "infinite_width_kernel"]
-
-#: Where weights drawn from N(0, 1) count, to double precision.
-GAUSSIAN_INTERVAL = (-12.0, 12.0)
 
 
 class TableErrors(NamedTuple):
@@ -127,7 +126,7 @@ class CollocationTable:
             tol=tol,
             map=map,
         )
-        self._tabulate(_triangle(np.concatenate(factors)))
+        self._tabulate(triangle(np.concatenate(factors)))
 
     def _tabulate(self, R: Array) -> None:
         """Tables from the triangular factor of √weight [G(u), x_d, y]."""
@@ -287,18 +286,45 @@ class CollocationTable:
         values: Array = scipy.linalg.svdvals(root)[: points.points.size]
         return values**2 / points.points.size
 
-    def infinite_width_eigenvalues(self) -> Array:
-        """Eigenvalues, descending, of H_∞ = E[φ(w) φ(w)ᵀ] for w ~ N(0, 1).
+    def descent_terms(
+        self,
+        weights: ArrayLike,
+        masses: ArrayLike,
+        *,
+        learning_rate: float,
+        output: int = 0,
+    ) -> DescentTerms:
+        """Split what one gradient step does to the loss into three parts.
 
-        The table's interval must contain `GAUSSIAN_INTERVAL`.
+        Parameters
+        ----------
+        weights, masses, output
+            As in `residual`; the weights must be inside `interval` after the step too.
+        learning_rate : float
+            Step size η.
+
+        Returns
+        -------
+        DescentTerms
+            As `skcurse.theory.attention_ntk.descent_terms` finds them from all rows.
+
+        References
+        ----------
+        .. [1] arXiv:2412.06061, Appendix G.
         """
-        nodes = self.gaussian_nodes()
-        values: Array = scipy.linalg.svdvals(self.features(nodes.points) * nodes.roots)
-        return values**2
+        w, masses = np.asarray(weights, dtype=np.float64), np.asarray(masses, dtype=np.float64)
+        before, slope = self.loss_slope(w, masses, output)
+        after = w - learning_rate * masses * slope
+        residual = self.residual(w, masses, output)
+        shift = self.residual(after, masses, output) - residual
+        kernel = -learning_rate * float(np.sum((masses * slope) ** 2))
+        linear, quadratic = float(residual @ shift), 0.5 * float(shift @ shift)
+        change = self.loss(after, masses, output) - before
+        return DescentTerms(kernel, linear - kernel, quadratic, change)
 
     def gaussian_nodes(self) -> GaussianNodes:
         """Quadrature for w ~ N(0, 1); the interval must contain `GAUSSIAN_INTERVAL`."""
-        return _gaussian_nodes(self.skeleton)
+        return gaussian_nodes_on(self.skeleton.panels)
 
     def _residual(self, points: PointsOnPanels, masses: ArrayLike, output: int) -> Array:
         residual: Array = self._table @ points.moments(masses) - self._target[output]
@@ -332,9 +358,8 @@ def infinite_width_kernel(X: ArrayLike, Y: ArrayLike | None = None, *, map: Map 
 
     Notes
     -----
-    Every row's feature is a combination of the skeleton's dT_l/dw, so the kernel is
-    G_X(u) M G_Y(u)ᵀ with the small matrix M_kl = E[T_k'(w) T_l'(w)], by composite Gauss-Legendre
-    quadrature.
+    The small matrix M of `skcurse.theory.kernel_table` is E[T(w) T(w)ᵀ], by composite
+    Gauss-Legendre quadrature.
 
     References
     ----------
@@ -352,20 +377,10 @@ def infinite_width_kernel(X: ArrayLike, Y: ArrayLike | None = None, *, map: Map 
     """
     X = np.asarray(X, dtype=np.float64)
     Y = X if Y is None else np.asarray(Y, dtype=np.float64)
-    rows = np.concatenate([X, Y])
-    skeleton, values = digested_skeleton(rows, GAUSSIAN_INTERVAL, _values, map=map)
-    nodes = _gaussian_nodes(skeleton)
-    slopes = skeleton.panels.derivative(skeleton.coefficients)
-    root = skeleton.panels.at(nodes.points).evaluate_many(slopes) * nodes.roots
-    left, right = np.split(np.concatenate(values) @ root, [len(X)])
+    table = KernelTable(np.concatenate([X, Y]), GAUSSIAN_INTERVAL, map=map)
+    left, right = np.split(table.infinite_width_factor(), [len(X)])
     kernel: Array = left @ right.T
     return kernel
-
-
-def _gaussian_nodes(skeleton: Skeleton) -> GaussianNodes:
-    """Quadrature for w ~ N(0, 1) of products of the skeleton's functions."""
-    # Panels of width 1.5 at most resolve the density as well.
-    return nodes_on(np.union1d(skeleton.panels.breaks, np.linspace(*GAUSSIAN_INTERVAL, 17)))
 
 
 def _spread(size: int, n_chosen: int = 16) -> NDArray[np.intp]:
@@ -382,14 +397,4 @@ def _triangular_factor(X: Array, values: Array, y: Array, root_weight: Array) ->
     """R factor of √weight [G(u), x_d, y] for a block of rows."""
     columns = [values, X[:, -1:], y]
     with np.errstate(over="ignore"):
-        return _triangle(np.concatenate(columns, axis=1) * root_weight[:, None])
-
-
-def _values(X: Array, values: Array) -> Array:
-    return values
-
-
-def _triangle(matrix: Array) -> Array:
-    """R factor of the QR decomposition."""
-    (R,) = scipy.linalg.qr(matrix, mode="r", check_finite=False)
-    return np.asarray(R[: matrix.shape[1]], dtype=np.float64)
+        return triangle(np.concatenate(columns, axis=1) * root_weight[:, None])

@@ -151,7 +151,7 @@ def graded_panels(
 
 
 def first_breaks(X: Array, interval: tuple[float, float]) -> Array:
-    """Halve an interval towards w = 0 for panels to start from, so that no curve's bend there hides.
+    """Halve an interval towards w = 0, so that no curve's bend there hides between nodes.
 
     Parameters
     ----------

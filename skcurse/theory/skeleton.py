@@ -27,6 +27,7 @@ __all__ = [
     "digested_skeleton",
     "find_skeleton",
     "rebuilding_errors",
+    "triangle",
 ]
 
 _N_CHECKS = 8
@@ -268,3 +269,25 @@ def _skeleton_from(
     return Skeleton(
         panels, panels.nodes[pivots[:k]], functions, checks, check_values, 100.0 * tol, curves
     )
+
+
+def triangle(matrix: Array) -> Array:
+    """R factor of the QR decomposition: few rows with the inner products of all.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (n_rows, n_columns)
+        Any.
+
+    Returns
+    -------
+    R : ndarray of shape (min(n_rows, n_columns), n_columns)
+
+    Examples
+    --------
+    >>> rows = np.random.default_rng(0).standard_normal((100, 3))
+    >>> np.allclose(triangle(rows).T @ triangle(rows), rows.T @ rows)
+    True
+    """
+    (R,) = scipy.linalg.qr(matrix, mode="r", check_finite=False)
+    return np.asarray(R[: matrix.shape[1]], dtype=np.float64)

@@ -12,12 +12,14 @@ from scipy import integrate
 
 from skcurse.datasets import load_sunspots, make_residual_ssm, make_windows
 from skcurse.theory.attention_network import initial_network, loss_gradient
+from skcurse.theory.attention_ntk import descent_terms
 from skcurse.theory.collocation import (
     GAUSSIAN_INTERVAL,
     CollocationTable,
     infinite_width_kernel,
 )
 from skcurse.theory.descent import descent_steps
+from skcurse.theory.kernel_table import KernelTable
 from skcurse.theory.ntk import kernel_features, largest_stable_rate
 from skcurse.theory.tilted_moments import tilted_moments
 
@@ -179,6 +181,21 @@ def test_features_have_the_inner_products_of_the_direct_ones():
     np.testing.assert_allclose(found.T @ found, direct.T @ direct, rtol=1e-9)
 
 
+@pytest.mark.parametrize("name", ["ssm", "student", "degenerate", "few rows"])
+def test_descent_terms_are_those_of_all_rows(name):
+    X, y = DATA[name]()
+    weights, signs = network(antisymmetric=False)
+    masses = signs / np.sqrt(signs.size)
+    gradient = loss_gradient(X, y, weights, signs).gradient
+    # A step of 0.3 at most stays inside the table.
+    rate = min(largest_stable_rate(X, weights), 0.3 / np.abs(gradient).max())
+    table = CollocationTable(X, y, interval=(-4.0, 4.0))
+    found = table.descent_terms(weights, masses, learning_rate=rate)
+    exact = descent_terms(X, y, weights, signs, learning_rate=rate)
+    np.testing.assert_allclose(found, exact, rtol=1e-9, atol=1e-11 * abs(exact.kernel))
+    assert sum(found[:3]) == pytest.approx(found.change, rel=1e-10)
+
+
 def test_infinite_width_kernel_is_a_gaussian_average():
     rng = np.random.default_rng(4)
     X, Y = rng.standard_normal((4, 6)), 2.0 * rng.standard_normal((3, 6))
@@ -198,8 +215,8 @@ def test_infinite_width_kernel_is_a_gaussian_average():
     np.testing.assert_allclose(infinite_width_kernel(X, Y), exact, atol=1e-9)
     whole = infinite_width_kernel(X)
     np.testing.assert_allclose(whole, whole.T, rtol=1e-12)
-    table = CollocationTable(X, interval=GAUSSIAN_INTERVAL)
-    spectrum = table.infinite_width_eigenvalues()[: len(X)]
+    table = KernelTable(X, GAUSSIAN_INTERVAL)
+    spectrum = table.infinite_width_singular_values()[: len(X)] ** 2
     np.testing.assert_allclose(
         spectrum, np.linalg.eigvalsh(whole)[::-1][: spectrum.size], atol=1e-12 * spectrum[0]
     )

@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 from attention_step import problem
+from measure import on_all_cores
 
 from skcurse.theory.collocation_descent import TableDescent, accurate_table
 from skcurse.theory.descent import follow
@@ -23,7 +24,7 @@ def run(
     """Seconds for set-up and steps, the largest memory, and the error of transport."""
     X, y, weights, signs = problem(n_samples, n_neurons, n_features)
     start = time.perf_counter()
-    table = accurate_table(X, y, weights, signs)
+    table = accurate_table(X, y, weights, signs, map=on_all_cores)
     rate = 0.5 * table.largest_stable_rate(weights)
     descent = TableDescent(table, weights, signs)
     ready = time.perf_counter()

@@ -12,7 +12,7 @@ from itertools import islice
 
 import numpy as np
 from attention_peers import VARIANTS, chunk_sizes
-from measure import print_header, print_row, ratio_row, take_turns
+from measure import on_all_cores, print_header, print_row, ratio_row, take_turns
 
 from skcurse.datasets import make_residual_ssm
 from skcurse.theory.attention_network import initial_network, loss_gradient
@@ -59,11 +59,11 @@ def measure(shape: tuple[int, int, int], rounds: int = 5) -> list[dict]:
     data = X, y, weights, signs = problem(*shape)
     peers = tuned(data)
     start = time.perf_counter()
-    table = accurate_table(X, y, weights, signs)
+    table = accurate_table(X, y, weights, signs, map=on_all_cores)
     descent = TableDescent(table, weights, signs)
     set_up = time.perf_counter() - start
     run = settled(descent, 0.5 * table.largest_stable_rate(weights))
-    direct = partial(loss_gradient, X, y, weights, signs)
+    direct = partial(loss_gradient, X, y, weights, signs, map=on_all_cores)
     times = take_turns({"table": partial(next, run), "direct": direct, **peers}, rounds)
     label = f"(n, m, d) = {shape}"
     step = ratio_row(f"GD step, {label}", times, "table", list(peers))
@@ -86,7 +86,7 @@ def flatness(rounds: int = 5) -> list[dict]:
         runs = {}
         for name, shape in (("small", first), ("large", last)):
             X, y, weights, signs = problem(*shape)
-            table = accurate_table(X, y, weights, signs)
+            table = accurate_table(X, y, weights, signs, map=on_all_cores)
             rate = 0.5 * table.largest_stable_rate(weights)
             runs[name] = partial(next, settled(TableDescent(table, weights, signs), rate))
         times = take_turns(runs, rounds)

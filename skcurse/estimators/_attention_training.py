@@ -52,7 +52,7 @@ from skcurse.theory.lazy_descent import (
     lazy_steps,
     lazy_weights,
 )
-from skcurse.theory.tabulated_lazy import tabulated_lazy_model
+from skcurse.theory.tabulated_lazy import CompressedLazyModel, tabulated_lazy_model
 
 Array = NDArray[np.float64]
 
@@ -145,6 +145,9 @@ def solve_linear(learner: Any, blocks: Map) -> None:
     learner.loss_curve_ = lazy_losses(model, learner.loss_steps_, **descent)
     learner.n_iter_ = learner.max_iter
     trained = linear_weights(learner, model, n_steps)
+    network = linear_networks(learner, table, model)(n_steps)
+    if network is not None:
+        learner.compressed_ = network
     if learner.regime_ == "infinite":
         learner.node_weights_ = trained
     else:
@@ -273,16 +276,12 @@ def linear_table(learner: Any, blocks: Map) -> CollocationTable:
 def linear_model(learner: Any, blocks: Map, table: CollocationTable | None) -> LazyModel:
     """Decompose the features of the training windows."""
     residual, resources = learner.y_fit_, options(blocks)
+    if table is not None:
+        return tabulated_lazy_model(table, *_linear_measure(learner))
     if learner.regime_ == "infinite":
         nodes = nodes_on(learner.node_breaks_)
-        if table is not None:
-            none = np.zeros_like(nodes.roots)
-            return tabulated_lazy_model(table, nodes.points, nodes.roots, none)
         features = partial(infinite_width_features, nodes=nodes, **resources)
     else:
-        if table is not None:
-            masses = learner.signs_ / math.sqrt(learner.n_neurons)
-            return tabulated_lazy_model(table, learner.initial_weights_, masses, masses)
         start = {"weights": learner.initial_weights_, "signs": learner.signs_, **resources}
         features = partial(linearised_features, **start)
         residual = (residual.T - forward(learner.X_fit_, **start)).T
@@ -293,6 +292,37 @@ def linear_model(learner: Any, blocks: Map, table: CollocationTable | None) -> L
         sample_weight=learner.sample_weight_fit_,
         block_bytes=block_bytes(),
     )
+
+
+def _linear_measure(learner: Any) -> tuple[Array, Array, Array]:
+    """Weights where features are taken, what scales them, and their masses in the output."""
+    if learner.regime_ == "infinite":
+        nodes = nodes_on(learner.node_breaks_)
+        return nodes.points, nodes.roots, np.zeros_like(nodes.roots)
+    masses = learner.signs_ / math.sqrt(learner.signs_.size)
+    return learner.initial_weights_, masses, masses
+
+
+def linear_networks(
+    learner: Any, table: CollocationTable | None, model: LazyModel
+) -> Callable[[float], CompressedNetwork | None]:
+    """Compressed networks by steps; None where the direct formula is cheaper or more accurate."""
+    if table is None or model.right.shape[1] <= table.skeleton.weights.size:
+        return lambda n_steps: None
+    measure = _linear_measure(learner)
+    compressed = CompressedLazyModel(table.skeleton, learner.X_fit_, model, *measure)
+    shape = learner.y_fit_.shape[1:]
+
+    def network(n_steps: float) -> CompressedNetwork | None:
+        found = compressed.network(
+            n_steps, learning_rate=learner.learning_rate_, alpha=learner.alpha
+        )
+        if found is None:
+            return None
+        masses = found.masses.reshape(-1, *shape)
+        return found._replace(masses=masses, totals=found.totals.reshape(shape))
+
+    return network
 
 
 def linear_weights(learner: Any, model: LazyModel, n_steps: float) -> Array:
@@ -325,29 +355,39 @@ def _rate(learner: Any, stable_rate: Callable[[], float]) -> float:
 def outputs(
     learner: Any,
     X: NDArray[np.floating],
-    trained: Array,
+    trained: Array | Callable[[], Array],
     blocks: Map,
     network: CompressedNetwork | None = None,
 ) -> NDArray[np.floating]:
     """Output of the network with the given weights, in the precision of X.
 
-    Where there is a compressed network, its few nodes stand for all the neurons.
+    Where there is a compressed network, its few nodes stand for all the neurons, and the weights
+    are asked for only if it does not cover all rows.
     """
     resources = options(blocks)
-    if learner.regime_ == "finite":
-        direct: Callable[[Any], Array] = partial(
-            forward, weights=trained, signs=learner.signs_, **resources
-        )
-        if network is None or learner.n_neurons <= network.weights.size:
-            out = direct(X)
-        else:
-            out = compressed_forward(X, network, direct, **resources)
-    elif learner.regime_ == "lazy":
-        out = linearised_forward(X, trained, learner.initial_weights_, learner.signs_, **resources)
-    else:
-        out = infinite_width_forward(X, trained, learner.node_breaks_, **resources)
+    direct = partial(_direct_outputs, learner, trained, resources)
+    if network is not None and learner.regime_ == "finite":
+        # Few neurons are cheaper than the nodes.
+        network = network if learner.signs_.size > network.weights.size else None
+    out = direct(X) if network is None else compressed_forward(X, network, direct, **resources)
     with np.errstate(over="ignore"):
         out = out.astype(X.dtype)
     if not np.isfinite(out).all():
         raise ValueError(f"Outputs overflow {X.dtype}: rescale X.")
     return out
+
+
+def _direct_outputs(
+    learner: Any,
+    trained: Array | Callable[[], Array],
+    resources: dict[str, Any],
+    X: NDArray[np.floating],
+) -> Array:
+    """Sum over all the neurons, or all the nodes of the quadrature."""
+    weights = trained() if callable(trained) else trained
+    if learner.regime_ == "finite":
+        return forward(X, weights, learner.signs_, **resources)
+    if learner.regime_ == "lazy":
+        start = learner.initial_weights_
+        return linearised_forward(X, weights, start, learner.signs_, **resources)
+    return infinite_width_forward(X, weights, learner.node_breaks_, **resources)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from typing import Any, Self
 
@@ -20,6 +21,7 @@ from skcurse.estimators._attention_training import (
     hold_data,
     initialise,
     linear_model,
+    linear_networks,
     linear_table,
     linear_weights,
     network_steps,
@@ -109,7 +111,8 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
     solver_ : {"direct", "collocation"}
         How the gradient, or the features of the closed form, were evaluated.
     compressed_ : CompressedNetwork
-        The nodes that stand for the neurons in `predict`: collocation in the finite regime.
+        The nodes that stand for the neurons in `predict`. Only with collocation, and not where a
+        closed form has to cancel more digits than they hold.
     regime_ : str
         The regime of the fit.
     node_breaks_, node_weights_ : ndarray
@@ -296,8 +299,10 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
             else:
                 table = linear_table(self, blocks) if self.solver_ == "collocation" else None
                 model = linear_model(self, blocks, table)
+                networks = linear_networks(self, table, model)
                 for n_steps in self.loss_steps_[1:]:
-                    yield outputs(self, X, linear_weights(self, model, n_steps), blocks)
+                    trained = partial(linear_weights, self, model, n_steps)
+                    yield outputs(self, X, trained, blocks, networks(n_steps))
 
     def attention(self, X: ArrayLike) -> NDArray[np.floating]:
         """Softmax weight that each neuron puts on the last entry of each window.

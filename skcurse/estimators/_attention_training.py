@@ -216,11 +216,12 @@ def table_descent(learner: Any, blocks: Map) -> TableDescent:
         learner.y_fit_,
         learner.start_weights_,
         learner.signs_,
+        also=learner.initial_weights_,
         sample_weight=learner.sample_weight_fit_,
         map=blocks,
     )
     return TableDescent(
-        table.covering(learner.initial_weights_),
+        table,
         learner.start_weights_,
         learner.signs_,
         alpha=learner.alpha,

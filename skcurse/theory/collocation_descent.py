@@ -1,29 +1,43 @@
-"""Gradient descent on a collocation table, with transported neurons where they are many."""
+"""Gradient descent on a collocation table, with transported neurons where they are many.
+
+The table is held to the accuracy of the direct formula all along: it is compared with it when it
+is made, when it has grown after the weights, and now and then on the way. Where there is no such
+table the run goes on by the direct formula.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skcurse.theory.collocation import CollocationTable
+from skcurse.theory.attention_network import forward, loss_gradient
+from skcurse.theory.collocation import CollocationTable, TableErrors
 from skcurse.theory.compression import CompressedNetwork, compress
 from skcurse.theory.descent import Step, descent_steps
-from skcurse.theory.tilted_moments import Array, Map
+from skcurse.theory.table_audit import (
+    Check,
+    accurate_cover,
+    accurate_table,
+    probes,
+    table_data,
+)
+from skcurse.theory.tilted_moments import Array
 from skcurse.theory.transport import Particles, neurons_as_particles, scatter_neurons
 
 __all__ = ["TableDescent", "accurate_table", "collocation_pays"]
 
-# What a table may deviate from the direct formula, relative to the size at the start.
-_ACCURACY = 1e-9
-_PROBES = 64
-# Room for the weights to move in before the table has to grow.
-_MARGIN = 1.0
 # Particles start to part early, when the gradient is large; later a look now and then is enough.
 _WATCHFUL_STEPS, _LOOK_EVERY = 32, 8
 # A witness this far from where it is interpolated: the neurons are followed one by one.
 _LARGEST_ERROR = 1e-9
+# The steps so far cost this many times what it costs to compare the table with the formula.
+_STEPS_PER_AUDIT = 16
+# Weights that leap out of the table by so many of its widths have most likely run away. If their
+# loss has grown tenfold, which ends a run, no table is made for them.
+_LEAP, _GROWTH = 1000.0, 10.0
 
 
 def collocation_pays(n_samples: int, n_neurons: int, n_features: int, n_steps: int) -> bool:
@@ -51,82 +65,12 @@ def collocation_pays(n_samples: int, n_neurons: int, n_features: int, n_steps: i
     """
     direct = float(n_samples) * n_neurons * n_features * n_steps
     table = n_features * (1.5e3 * min(n_samples, 300) + 3e2 * n_samples) + 5e6
-    steps = n_steps * (3e4 + 40.0 * min(n_neurons, 1500))
-    return direct > table + steps
+    return direct > table + n_steps * _step_cost(min(n_neurons, 1500))
 
 
-def accurate_table(
-    X: ArrayLike,
-    y: ArrayLike,
-    weights: ArrayLike,
-    signs: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-    map: Map = map,
-) -> CollocationTable:
-    """Tabulate data and compare the gradient with the direct formula.
-
-    Parameters
-    ----------
-    X : array-like of shape (n_samples, n_features)
-        Windows; the last column is the query.
-    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-        Targets.
-    weights : array-like of shape (n_neurons,) or (n_outputs, n_neurons)
-        Weights that the table covers, with a margin.
-    signs : array-like of shape (n_neurons,)
-        Second layer.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Weights of the rows.
-    map : callable, default=map
-        Parallel map over blocks of rows.
-
-    Returns
-    -------
-    table : CollocationTable
-        With slopes and outputs within 1e-9 of the direct ones, in root mean square over a sample.
-
-    Raises
-    ------
-    ValueError
-        If no table is that accurate: the direct formula is the way then.
-
-    Examples
-    --------
-    >>> X = np.random.default_rng(0).standard_normal((40, 4))
-    >>> accurate_table(X, X[:, 0], [0.5, -0.5], [1.0, 1.0]).interval
-    (-1.5, 1.5)
-    """
-    starts = np.atleast_2d(np.asarray(weights, dtype=np.float64))
-    margin = max(_MARGIN, 0.25 * np.ptp(starts))
-    interval = (float(starts.min() - margin), float(starts.max() + margin))
-    for tol in (1e-13, 1e-14):
-        table = CollocationTable(
-            X, y, interval=interval, sample_weight=sample_weight, tol=tol, map=map
-        )
-        if all(_is_accurate(table, w, signs, output) for output, w in enumerate(starts)):
-            return table
-    raise ValueError(
-        "The windows cannot be tabulated to the accuracy of the direct formula: scale X down, or "
-        "use solver='direct'."
-    )
-
-
-def _is_accurate(table: CollocationTable, weights: Array, signs: ArrayLike, output: int) -> bool:
-    """Whether the network, and a part of it, agree with the direct formula."""
-    masses = np.asarray(signs, dtype=np.float64) / np.sqrt(weights.size)
-    # A network that starts at zero hides errors of its outputs; a few of its neurons do not.
-    part = np.argsort(weights, kind="stable")[:: -(-weights.size // _PROBES)]
-    probe = np.where(np.arange(part.size) % 3, 1.0, -1.0) / np.sqrt(part.size)
-    errors = (
-        table.errors(weights, masses, output),
-        table.errors(weights[part], probe, output),
-    )
-    return all(
-        error.slope <= _ACCURACY * error.slope_size < np.inf
-        and error.output <= _ACCURACY * error.residual_size < np.inf
-        for error in errors
-    )
+def _step_cost(n_particles: int) -> float:
+    """Time of a step on a table, in exponentials."""
+    return 3e4 + 40.0 * n_particles
 
 
 class TableDescent:
@@ -136,7 +80,7 @@ class TableDescent:
     ----------
     table : CollocationTable
         Of the training data, on an interval that contains the weights; it is replaced by a wider
-        one when they leave it.
+        one when they leave it, and by a finer one should it turn out not to be accurate.
     weights : array-like of shape (n_neurons,) or (n_outputs, n_neurons)
         Where to start; one network for each column of y.
     signs : array-like of shape (n_neurons,)
@@ -149,12 +93,21 @@ class TableDescent:
     Attributes
     ----------
     table : CollocationTable
-        The table in use.
+        The last table in use.
+    direct : bool
+        Whether the direct formula has taken over, as no accurate table covers the weights.
 
     Raises
     ------
     ValueError
-        While stepping, if the weights run so far that no table covers them.
+        If the weights are outside of the table and no accurate one covers them.
+
+    Notes
+    -----
+    A table that has grown, and now and then the table in use, is compared with the direct formula
+    as in `accurate_table`: slopes and outputs may differ by 1e-9 of their size at the start. What
+    this costs is a small part of the cost of the steps. Weights that have run away, with a loss
+    that ends any run, are not tabulated.
 
     Examples
     --------
@@ -180,18 +133,25 @@ class TableDescent:
         alpha: float = 0.0,
         initial_weights: ArrayLike | None = None,
     ) -> None:
-        self.table = table
+        self.direct = False
         self._shape = np.shape(weights)
         self._alpha = alpha
         starts = np.atleast_2d(np.asarray(weights, dtype=np.float64))
         origin = starts if initial_weights is None else np.asarray(initial_weights)
         self._origins = np.broadcast_to(origin, starts.shape)
+        signs = np.asarray(signs, dtype=np.float64)
+        self.table = table
+        if not table.skeleton.panels.covers(starts):
+            masses = signs / np.sqrt(signs.size)
+            checks = [Check(start, masses, output) for output, start in enumerate(starts)]
+            self.table = accurate_cover(table, [*checks, *probes(checks)])
         # Particles share the penalty of the neurons they stand for only if they start from w(0).
         may_scatter = alpha == 0 or np.array_equal(starts, self._origins)
-        signs = np.asarray(signs, dtype=np.float64)
         self._particles = [self._particles_for(start, signs, may_scatter) for start in starts]
         self._positions = [particles.starts for particles in self._particles]
         self._rates: list[float] = []
+        self._last_audit = 0
+        self._lost = np.inf
 
     def steps(
         self, learning_rate: float, *, shorten: bool = False, noise: float = 0.0
@@ -224,9 +184,11 @@ class TableDescent:
                 self._positions = self._by_output(step.weights)
                 if n_iter == len(self._rates) + 1:
                     self._rates.append(rate)
-                    if self._refined(n_iter):
+                    if self._renewed(n_iter, step.loss):
                         break
                 limit = max(limit, step.loss)
+                if n_iter == 0:
+                    self._lost = _GROWTH * limit
                 yield Step(n_iter, step.loss, step.gradient, self.weights, rate)
                 n_iter += 1
 
@@ -235,8 +197,10 @@ class TableDescent:
         pairs = zip(self._particles, self._positions, strict=True)
         return np.concatenate([p.carry(at) for p, at in pairs]).reshape(self._shape)
 
-    def network(self) -> CompressedNetwork:
-        """Compress the network as it is now to the skeleton of the table."""
+    def network(self) -> CompressedNetwork | None:
+        """Compress the network as it is now to the skeleton of the table; None if it is outside."""
+        if self.direct or not self._is_covered():
+            return None
         pairs = zip(self._positions, self._particles, strict=True)
         network = compress(self.table.skeleton, [(at, p.masses) for at, p in pairs])
         masses = network.masses.reshape(-1, *self._shape[:-1])
@@ -276,16 +240,111 @@ class TableDescent:
         """Loss of one output's network, and the gradient that its particles follow."""
         if not np.isfinite(positions).all():
             return np.inf, positions
+        ridge, pull = self._ridge(output, positions)
+        loss, gradient = self._data_part(output, positions, self._lost - ridge)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return loss + ridge, gradient + pull
+
+    def _ridge(self, output: int, positions: Array) -> tuple[float, Array | float]:
+        """Penalty of one output's network, and its gradient."""
+        if self._alpha == 0:
+            return 0.0, 0.0
         particles = self._particles[output]
-        self.table = self.table.covering(positions)
-        loss, slope = self.table.loss_slope(positions, particles.masses, output)
-        gradient = particles.directions * slope
-        if self._alpha > 0:
-            moved = positions - (particles.starts if particles.panels else self._origins[output])
-            with np.errstate(over="ignore"):
-                loss += 0.5 * self._alpha * float(particles.counts @ moved**2)
-                gradient += self._alpha * moved
-        return loss, gradient
+        moved = positions - (particles.starts if particles.panels else self._origins[output])
+        with np.errstate(over="ignore", invalid="ignore"):
+            penalty = 0.5 * self._alpha * float(particles.counts @ moved**2)
+            # Counts that are not positive make NaN of what overflows.
+            return penalty if np.isfinite(penalty) else np.inf, self._alpha * moved
+
+    def _data_part(self, output: int, at: Array, lost: float) -> tuple[float, Array]:
+        """Loss and gradient without the penalty; what is above `lost` is not worth a table."""
+        if not (self.direct or self.table.skeleton.panels.covers(at)):
+            low, high = self.table.interval
+            if max(low - at.min(), at.max() - high) > _LEAP * (high - low):
+                loss, gradient = self._by_formula(output, at)
+                if not loss <= lost:
+                    return loss, gradient
+            # The other networks are where the last step has left them.
+            self._audit([at if k == output else z for k, z in enumerate(self._positions)])
+        if self.direct:
+            return self._by_formula(output, at)
+        particles = self._particles[output]
+        loss, slope = self.table.loss_slope(at, particles.masses, output)
+        return loss, particles.directions * slope
+
+    def _by_formula(self, output: int, at: Array) -> tuple[float, Array]:
+        """Loss and gradient from the data, of neurons or of the particles in their place."""
+        X, y, sample_weight, blocks = table_data(self.table)
+        particles, target = self._particles[output], y[:, output]
+        # The formula knows neurons whose gradient is their mass times a slope. Those whose masses
+        # are the particles' directions have the particles' gradient, if the residual is the same.
+        signs = np.sqrt(at.size) * particles.directions
+        if particles.panels:
+            surplus = signs - np.sqrt(at.size) * particles.masses
+            target = target + forward(X, at, surplus, map=blocks)
+        found = loss_gradient(X, target, at, signs, sample_weight=sample_weight, map=blocks)
+        return found.loss, found.gradient
+
+    def _audit(self, positions: list[Array]) -> None:
+        """Compare the table, or a wider one where it has to be, with the direct formula."""
+        checks = [
+            Check(at, particles.masses, output, self._sizes[output])
+            for output, (particles, at) in enumerate(zip(self._particles, positions, strict=True))
+        ]
+        if not self._is_covered(positions):
+            checks += probes(checks)
+        try:
+            self.table = accurate_cover(self.table, checks)
+        except ValueError:
+            self.direct = True
+
+    @cached_property
+    def _sizes(self) -> list[TableErrors]:
+        """What errors are relative to, for every output: slopes and residual at the start."""
+        return [
+            self.table.errors(particles.starts, particles.masses, output)
+            for output, particles in enumerate(self._particles)
+        ]
+
+    def _is_covered(self, positions: list[Array] | None = None) -> bool:
+        """Whether the table holds all particles."""
+        covers = self.table.skeleton.panels.covers
+        return all(covers(at) for at in (self._positions if positions is None else positions))
+
+    def _audit_is_due(self, n_iter: int) -> bool:
+        """Whether the steps have doubled, and cost far more than an audit does."""
+        if n_iter < 2 * self._last_audit:
+            return False
+        X = table_data(self.table).X
+        # Outputs of all rows from the skeleton and its checks, slopes of sixteen neurons.
+        audit = X.size * (self.table.skeleton.weights.size + 8 + 16) * len(self._particles)
+        # Outputs of sixteen rows from all particles.
+        audit += 16 * X.shape[1] * self.n_particles
+        return n_iter * _step_cost(self.n_particles) >= _STEPS_PER_AUDIT * audit
+
+    def _renewed(self, n_iter: int, loss: float) -> bool:
+        """Make table and particles fit for the next step; whether this one is to be told anew."""
+        if self.direct:
+            return loss <= self._lost and self._follows_neurons()
+        if self._refined(n_iter):
+            return True
+        if not (self._audit_is_due(n_iter) and self._is_covered()):
+            return False
+        table, self._last_audit = self.table, n_iter
+        self._audit(self._positions)
+        if self.direct:
+            self._follows_neurons()
+        return self.direct or self.table is not table
+
+    def _follows_neurons(self) -> bool:
+        """Follow the neurons one by one; whether that is new."""
+        if not any(particles.panels for particles in self._particles):
+            return False
+        self._refined(0)
+        pairs = list(zip(self._particles, self._positions, strict=True))
+        self._positions = [particles.carry(at) for particles, at in pairs]
+        self._particles = [neurons_as_particles(p.weights, p.signs) for p, _ in pairs]
+        return True
 
     def _refined(self, n_iter: int) -> bool:
         """Keep displacements resolved, or follow the neurons; whether particles are new."""
@@ -295,7 +354,8 @@ class TableDescent:
         for output, (particles, at) in enumerate(
             zip(self._particles, self._positions, strict=True)
         ):
-            if not (particles.panels and np.isfinite(at).all()):
+            # What has run away from the table is lost anyway.
+            if not (particles.panels and (self.direct or self._is_covered([at]))):
                 continue
             if particles.error(at) > _LARGEST_ERROR:
                 refined = neurons_as_particles(particles.weights, particles.signs)

@@ -9,6 +9,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skcurse.datasets import make_residual_ssm
 from skcurse.estimators.attention_ntk import AttentionNTKRegressor
+from skcurse.theory.collocation import CollocationTable
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -123,6 +124,68 @@ def test_windows_that_no_table_holds_go_to_the_direct_formula():
     for solver in ("auto", "direct"):
         with pytest.raises(ValueError, match=r"overflow|[Rr]escale"):
             fitted(solver, X, y, n_neurons=1024, max_iter=500)
+
+
+def test_heavy_tailed_windows_choose_the_direct_formula():
+    X = np.random.default_rng(0).standard_t(0.5, (80, 12))
+    sizes = {"n_neurons": 1024, "max_iter": 500, "tol": 0.5}
+    auto, direct = (fitted(solver, X, X[:, -1], **sizes) for solver in ("auto", "direct"))
+    assert auto.solver_ == "direct"
+    np.testing.assert_array_equal(auto.weights_, direct.weights_)
+    with pytest.raises(ValueError, match="solver='direct'"):
+        fitted("collocation", X, X[:, -1], **sizes)
+
+
+@pytest.fixture
+def narrow_tables(monkeypatch):
+    """No table reaches beyond the range that it was made for."""
+    cover = CollocationTable.covering
+
+    def refused(self, weights):
+        if not self.skeleton.panels.covers(weights):
+            raise ValueError("The windows need more panels.")
+        return cover(self, weights)
+
+    monkeypatch.setattr(CollocationTable, "covering", refused)
+
+
+@pytest.mark.usefixtures("narrow_tables")
+@pytest.mark.filterwarnings("ignore:The loss on the training rows")
+@pytest.mark.parametrize("n_neurons", [128, 2500])
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_fits_go_on_when_weights_leave_every_table(n_neurons, n_outputs):
+    X, y = problem(n_outputs)
+    y = 10.0 * np.sqrt(n_neurons) * y
+    sizes = {"n_neurons": n_neurons, "max_iter": 10}
+    direct, table, workers = (
+        fitted(solver, X, y, n_jobs=n_jobs, **sizes)
+        for solver, n_jobs in (("direct", None), ("collocation", None), ("collocation", 2))
+    )
+    assert (table.solver_, table.compressed_) == ("collocation", None)
+    np.testing.assert_array_equal(table.weights_, workers.weights_)
+    np.testing.assert_allclose(table.loss_curve_, direct.loss_curve_, rtol=1e-9)
+    np.testing.assert_allclose(table.weights_, direct.weights_, atol=1e-7)
+    unseen = make_residual_ssm(50, 12, random_state=1)[0]
+    np.testing.assert_allclose(table.predict(unseen), direct.predict(unseen), atol=1e-6)
+    stages = zip(*(model.staged_predict(unseen) for model in (table, direct)), strict=True)
+    for stage, exact in stages:
+        np.testing.assert_allclose(stage, exact, atol=1e-6)
+    np.testing.assert_array_equal(stage, table.predict(unseen))
+    for model in (direct, table):
+        model.set_params(warm_start=True).fit(X, y)
+    np.testing.assert_allclose(table.weights_, direct.weights_, atol=1e-6)
+
+
+@pytest.mark.parametrize("n_neurons", [128, 2500])
+@pytest.mark.parametrize("learning_rate", [0.3, 10.0, 1e6, 1e200])
+def test_diverging_fits_say_the_same(n_neurons, learning_rate):
+    X, y = problem(1)
+    messages = []
+    for solver in ("direct", "collocation"):
+        with pytest.raises(ValueError, match="diverges with learning_rate=") as error:
+            fitted(solver, X, y, n_neurons=n_neurons, learning_rate=learning_rate)
+        messages.append(str(error.value))
+    assert messages[0] == messages[1]
 
 
 def test_compressed_network_survives_pickle_and_cloning():

@@ -16,7 +16,7 @@ from skcurse.theory.collocation_descent import TableDescent, accurate_table, col
 from skcurse.theory.compression import compressed_forward
 from skcurse.theory.descent import descent_steps, follow
 from skcurse.theory.ntk import kernel_features
-from skcurse.theory.skeleton import find_skeleton
+from skcurse.theory.skeleton import digested_skeleton
 from skcurse.theory.transport import Particles, neurons_as_particles
 
 
@@ -236,13 +236,13 @@ def test_accurate_table_checks_every_output():
 def test_accurate_table_refuses_a_wrong_one(monkeypatch, attribute):
     X, y = data("ssm")
     weights, signs = initial_network(50, np.random.default_rng(10))
-    reduce = CollocationTable._reduce
+    tabulate = CollocationTable._tabulate
 
-    def spoiled(self):
-        reduce(self)
+    def spoiled(self, R):
+        tabulate(self, R)
         setattr(self, attribute, (1.0 + 1e-7) * getattr(self, attribute))
 
-    monkeypatch.setattr(CollocationTable, "_reduce", spoiled)
+    monkeypatch.setattr(CollocationTable, "_tabulate", spoiled)
     with pytest.raises(ValueError, match="direct"):
         accurate_table(X, y, weights, signs)
 
@@ -252,12 +252,12 @@ def test_accurate_table_refuses_a_skeleton_that_rebuilds_wrong_values(monkeypatc
     weights, signs = initial_network(50, np.random.default_rng(12))
 
     def shifted(*args, **kwargs):
-        skeleton = find_skeleton(*args, **kwargs)
+        skeleton, factors = digested_skeleton(*args, **kwargs)
         coefficients = skeleton.coefficients.copy()
         coefficients[:, :: skeleton.panels.order] += 1e-7  # the slopes stay
-        return replace(skeleton, coefficients=coefficients)
+        return replace(skeleton, coefficients=coefficients), factors
 
-    monkeypatch.setattr(collocation, "find_skeleton", shifted)
+    monkeypatch.setattr(collocation, "digested_skeleton", shifted)
     with pytest.raises(ValueError, match="direct"):
         accurate_table(X, y, weights, signs)
 

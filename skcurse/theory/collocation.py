@@ -12,20 +12,24 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from skcurse.theory.attention_network import forward
 from skcurse.theory.attention_ntk import DescentTerms
 from skcurse.theory.compression import compress, compressed_forward
+from skcurse.theory.curves import SLOPES, curve_values
 from skcurse.theory.descent import overflow
 from skcurse.theory.infinite_width import GaussianNodes
 from skcurse.theory.kernel_table import GAUSSIAN_INTERVAL, KernelTable, gaussian_nodes_on
-from skcurse.theory.ntk import kernel_features
-from skcurse.theory.panels import PointsOnPanels
-from skcurse.theory.skeleton import digested_skeleton, triangle
+from skcurse.theory.panels import Panels, PointsOnPanels
+from skcurse.theory.skeleton import Skeleton, digested_skeleton, triangle
 from skcurse.theory.tilted_moments import Array, Map
 
 __all__ = ["GAUSSIAN_INTERVAL", "CollocationTable", "TableErrors", "infinite_width_kernel"]
+
+
+# Exponentials that a look at a table's outputs may cost.
+_AUDIT_CELLS = 2**22
 
 
 class TableErrors(NamedTuple):
@@ -117,15 +121,14 @@ class CollocationTable:
         self._sample_weight = sample_weight
         self._tol = tol
         self._map = map
-        root = np.ones(len(self._X)) if sample_weight is None else sample_weight
-        self.skeleton, factors = digested_skeleton(
-            self._X,
-            interval,
-            _triangular_factor,
-            (self._y, np.sqrt(np.asarray(root, dtype=np.float64))),
-            tol=tol,
-            map=map,
+        weight = np.ones(len(self._X)) if sample_weight is None else sample_weight
+        weight = np.asarray(weight, dtype=np.float64)
+        self._total_weight = float(weight.sum())
+        self.skeleton, parts = digested_skeleton(
+            self._X, interval, _digest, (self._y, np.sqrt(weight)), tol=tol, map=map
         )
+        factors, products, sizes = zip(*parts, strict=True)
+        self._audit = _Audit(_audit_weights(self.skeleton.panels), sum(products), sum(sizes))
         self._tabulate(triangle(np.concatenate(factors)))
 
     def _tabulate(self, R: Array) -> None:
@@ -238,29 +241,33 @@ class CollocationTable:
         Returns
         -------
         errors : TableErrors
-            Slopes of 16 neurons, over all rows; and outputs at 16 rows, from all neurons.
+            Slopes at 16 weights, over all rows; and outputs at up to 16 rows, from all neurons.
+
+        Notes
+        -----
+        What the slopes are compared with was summed up when the table was made, so that a look at
+        them costs no exponential.
         """
         w, masses = np.asarray(weights, dtype=np.float64), np.asarray(masses, dtype=np.float64)
-        neurons = np.argsort(w, kind="stable")[_spread(w.size)]
-        _, slope = self.loss_slope(w, masses, output)
         network = compress(self.skeleton, [(w, masses)])
-        pull = compressed_forward(self._X, network, map=self._map)[:, 0] - self._y[:, output]
-        if self._sample_weight is not None:
-            pull = pull * np.asarray(self._sample_weight)
-        features = kernel_features(self._X, w[neurons], map=self._map)
-        exact_slope = features.T @ pull
+        target = np.zeros(self._y.shape[1])
+        target[output] = -1.0
+        pull = np.concatenate([network.masses[:, 0], network.totals, target])
+        exact_slope = self._audit.products.T @ pull
+        residual = self.residual(w, masses, output)
+        points = self.skeleton.panels.at(self._audit.weights)
+        slope = points.evaluate(residual @ self._slope_table)
 
-        width = np.abs(self._X[:, -1]) * np.ptp(self._X, axis=1)
-        rows = self._X[np.argsort(width, kind="stable")[_spread(len(width))]]
+        rows = _spread_by_width(self._X, min(16, 1 + _AUDIT_CELLS // self._X[0].size // w.size))
         exact_output = forward(rows, w, masses * np.sqrt(w.size), map=self._map)
         output_error = compressed_forward(rows, network)[:, 0] - exact_output
         # A residual below this share of the windows' range is zero but for rounding.
         least = 1e-5 * _root_mean_square(np.ptp(self._X, axis=1))
         return TableErrors(
-            _root_mean_square(slope[neurons] - exact_slope),
-            max(_root_mean_square(exact_slope), least * float(np.abs(features).sum(axis=0).max())),
+            _root_mean_square(slope - exact_slope),
+            max(_root_mean_square(exact_slope), least * float(self._audit.sizes.max())),
             _root_mean_square(output_error),
-            max(_root_mean_square(pull), least),
+            max(np.sqrt(2.0 * self._loss(residual, output) / self._total_weight), least),
         )
 
     def ntk_eigenvalues(self, weights: ArrayLike) -> Array:
@@ -383,9 +390,33 @@ def infinite_width_kernel(X: ArrayLike, Y: ArrayLike | None = None, *, map: Map 
     return kernel
 
 
-def _spread(size: int, n_chosen: int = 16) -> NDArray[np.intp]:
-    """Evenly spaced indices, the first and the last among them."""
-    return np.unique(np.linspace(0, size - 1, n_chosen).astype(np.intp))
+class _Audit(NamedTuple):
+    """Exact slopes of every curve of the table at a few weights, summed over all rows.
+
+    `products` is [G(u), x_d, y]ᵀ times the weighted features x_d var(x; w), and `sizes` the sum of
+    their absolute values.
+    """
+
+    weights: Array
+    products: Array
+    sizes: Array
+
+
+def _audit_weights(panels: Panels, n_weights: int = 16) -> Array:
+    """Weights between nodes, where panels are many if they are many."""
+    panel = np.linspace(0, panels.n_panels, n_weights, endpoint=False).astype(np.intp)
+    # Multiples of the golden ratio are spread evenly, and no node is among them.
+    inside = np.arange(1, n_weights + 1) * 0.5 * (np.sqrt(5.0) - 1.0) % 1.0
+    weights: Array = panels.centers[panel] + (2.0 * inside - 1.0) * panels.halves[panel]
+    return weights
+
+
+def _spread_by_width(X: Array, n_rows: int) -> Array:
+    """Rows from the narrowest to the widest."""
+    width = np.abs(X[:, -1]) * np.ptp(X, axis=1)
+    chosen = np.unique(np.linspace(len(X) - 1, 0, n_rows).astype(np.intp))
+    rows: Array = X[np.argsort(width, kind="stable")[chosen]]
+    return rows
 
 
 def _root_mean_square(values: Array) -> float:
@@ -393,8 +424,13 @@ def _root_mean_square(values: Array) -> float:
     return float(scipy.linalg.norm(values, check_finite=False) / np.sqrt(values.size))
 
 
-def _triangular_factor(X: Array, values: Array, y: Array, root_weight: Array) -> Array:
-    """R factor of √weight [G(u), x_d, y] for a block of rows."""
-    columns = [values, X[:, -1:], y]
-    with np.errstate(over="ignore"):
-        return triangle(np.concatenate(columns, axis=1) * root_weight[:, None])
+def _digest(
+    skeleton: Skeleton, X: Array, values: Array, y: Array, root_weight: Array
+) -> tuple[Array, Array, Array]:
+    """R factor of √weight [G(u), x_d, y] for a block of rows, and the block's part of the audit."""
+    features = curve_values(X, _audit_weights(skeleton.panels), SLOPES)
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows = np.concatenate([values, X[:, -1:], y], axis=1) * root_weight[:, None]
+        features *= root_weight[:, None]
+        sizes = root_weight @ np.abs(features)
+        return triangle(rows), rows.T @ features, sizes

@@ -61,10 +61,13 @@ def _range(X: Array) -> Array:
     return width
 
 
+# Overflow shows in the result, where the caller decides; so below.
+@np.errstate(over="ignore", invalid="ignore")
 def _slopes(X: Array, moments: TiltedMoments) -> Array:
     return X[:, -1:] * moments.var
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _steepest(X: Array) -> Array:
     steepest: Array = 0.25 * np.abs(X[:, -1]) * np.ptp(X, axis=1) ** 2
     return steepest

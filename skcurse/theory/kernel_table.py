@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from skcurse.theory.curves import SLOPES
 from skcurse.theory.infinite_width import GaussianNodes, nodes_on
 from skcurse.theory.panels import Panels
-from skcurse.theory.skeleton import digested_skeleton, triangle
+from skcurse.theory.skeleton import Skeleton, digested_skeleton, triangle
 from skcurse.theory.tilted_moments import Array, Map
 
 __all__ = ["GAUSSIAN_INTERVAL", "KernelTable", "gaussian_nodes_on", "kernel_table_pays"]
@@ -80,8 +80,7 @@ class KernelTable:
         map: Map = map,
     ) -> None:
         X = np.asarray(X, dtype=np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):
-            self.noise = tol * float(scipy.linalg.norm(SLOPES.size(X), check_finite=False))
+        self.noise = tol * float(scipy.linalg.norm(SLOPES.size(X), check_finite=False))
         if not np.isfinite(self.noise):
             raise ValueError("The tangent kernel's features overflow: scale X down.")
         self.skeleton, values = digested_skeleton(
@@ -199,5 +198,5 @@ def kernel_table_pays(n_samples: int, n_neurons: int, n_features: int) -> bool:
     return direct > n_features * (2e2 * min(n_samples, 200) + 1e2 * n_samples) + 3e6
 
 
-def _values(X: Array, values: Array) -> Array:
+def _values(skeleton: Skeleton, X: Array, values: Array) -> Array:
     return values

@@ -148,8 +148,9 @@ def digested_skeleton(
     interval : tuple of two floats
         Range of weights to cover.
     digest : callable, default=None
-        Called with a block of rows of X, their curves at the skeleton weights and the same rows of
-        `columns`. To see whether rows are covered takes their values: this saves a second look.
+        Called with the skeleton, a block of rows of X, their curves at the skeleton weights and the
+        same rows of `columns`. To see whether rows are covered takes their values: this saves a
+        second look.
     columns : sequence of ndarray of shape (n_samples, ...)
         What else it needs of every row.
     curves : Curves, default=OUTPUTS
@@ -190,8 +191,9 @@ def digested_skeleton(
     Examples
     --------
     >>> X = np.random.default_rng(0).standard_normal((100, 4))
-    >>> skeleton, sums = digested_skeleton(X, (-1.0, 1.0), lambda X, values: values.sum(axis=0))
-    >>> np.allclose(sum(sums), curve_values(X, skeleton.weights).sum(axis=0))
+    >>> sums = lambda skeleton, X, values: values.sum(axis=0)
+    >>> skeleton, parts = digested_skeleton(X, (-1.0, 1.0), sums)
+    >>> np.allclose(sum(parts), curve_values(X, skeleton.weights).sum(axis=0))
     True
     """
     X = np.asarray(X, dtype=np.float64)
@@ -242,7 +244,7 @@ def _digested(
 ) -> tuple[Array, Any]:
     """Errors of a block of rows, and its digest."""
     values, errors = skeleton.values(X)
-    return errors, None if digest is None else digest(X, values, *columns)
+    return errors, None if digest is None else digest(skeleton, X, values, *columns)
 
 
 def _skeleton_from(

@@ -316,11 +316,10 @@ class TableDescent:
         if n_iter < 2 * self._last_audit:
             return False
         X = table_data(self.table).X
-        # Outputs of all rows from the skeleton and its checks, slopes of sixteen neurons.
-        audit = X.size * (self.table.skeleton.weights.size + 8 + 16) * len(self._particles)
-        # Outputs of sixteen rows from all particles.
-        audit += 16 * X.shape[1] * self.n_particles
-        return n_iter * _step_cost(self.n_particles) >= _STEPS_PER_AUDIT * audit
+        # For every output a look at all rows, and outputs of sixteen rows from all particles: with
+        # all that goes with them, four exponentials an entry.
+        entries = len(self._particles) * X.size + 16 * X.shape[1] * self.n_particles
+        return n_iter * _step_cost(self.n_particles) >= _STEPS_PER_AUDIT * 4.0 * entries
 
     def _renewed(self, n_iter: int, loss: float) -> bool:
         """Make table and particles fit for the next step; whether this one is to be told anew."""

@@ -145,9 +145,8 @@ def solve_linear(learner: Any, blocks: Map) -> None:
     learner.loss_curve_ = lazy_losses(model, learner.loss_steps_, **descent)
     learner.n_iter_ = learner.max_iter
     trained = linear_weights(learner, model, n_steps)
-    network = linear_networks(learner, table, model)(n_steps)
-    if network is not None:
-        learner.compressed_ = network
+    if table is not None:
+        learner.compressed_ = linear_networks(learner, table, model)(n_steps)
     if learner.regime_ == "infinite":
         learner.node_weights_ = trained
     else:

@@ -110,9 +110,9 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
         Steps taken.
     solver_ : {"direct", "collocation"}
         How the gradient, or the features of the closed form, were evaluated.
-    compressed_ : CompressedNetwork
-        The nodes that stand for the neurons in `predict`. Only with collocation, and not where a
-        closed form has to cancel more digits than they hold.
+    compressed_ : CompressedNetwork or None
+        The nodes that stand for the neurons in `predict`. Only with collocation; None where the
+        direct formula answers, since nodes are too coarse for it or more than the neurons.
     regime_ : str
         The regime of the fit.
     node_breaks_, node_weights_ : ndarray

@@ -23,6 +23,8 @@ _RESOLUTION = 1e-11
 _ACCURACY = 1e-9
 # Rows on which that size is taken.
 _N_ROWS = 128
+# Outputs below this share of the windows' range are zero but for rounding.
+_NOTHING = 1e-12
 
 
 def tabulated_lazy_model(
@@ -166,7 +168,7 @@ class CompressedLazyModel:
         masses = self._start.masses + moved
         totals = np.repeat(self._start.totals, masses.shape[1])
         outputs = self._values @ masses + np.multiply.outer(self._query, totals)
-        size = _root_mean_square(outputs)
+        size = np.maximum(_root_mean_square(outputs), _NOTHING * self._range)
         error = self._growth * self._range * np.linalg.norm(path, axis=0)
         # Nothing has moved, or no window varies: then nothing can be off.
         off = error > 0
@@ -180,7 +182,7 @@ def _compressed_modes(skeleton: Skeleton, model: LazyModel, weights: Array, scal
     """Masses of the skeleton's nodes, a row for each singular vector as displacement."""
     slopes = skeleton.panels.derivative(skeleton.coefficients)
     modes = np.zeros((len(model.values), len(slopes)))
-    step = max(1, BLOCK_BYTES // (16 * len(slopes)))
+    step = max(1, BLOCK_BYTES // (16 * max(1, len(slopes))))
     for first in range(0, weights.size, step):
         part = slice(first, first + step)
         values = skeleton.panels.at(weights[part]).evaluate_many(slopes)

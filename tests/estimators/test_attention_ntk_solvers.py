@@ -8,6 +8,7 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skcurse.datasets import make_residual_ssm
+from skcurse.estimators import _attention_training, attention_ntk
 from skcurse.estimators.attention_ntk import AttentionNTKRegressor
 from skcurse.theory.collocation import CollocationTable
 
@@ -100,10 +101,108 @@ def test_staged_predictions_agree():
         np.testing.assert_allclose(table, direct, atol=1e-8)
 
 
-@pytest.mark.parametrize("n_neurons", [128, 3000])
-def test_predictions_do_not_depend_on_what_else_is_predicted(n_neurons):
+def by_the_direct_formula(model):
+    """The same fitted model without its nodes."""
+    direct = pickle.loads(pickle.dumps(model))
+    del direct.compressed_
+    return direct
+
+
+def count_rows(monkeypatch, regime):
+    """Where the direct formula notes the number of its rows from now on."""
+    name = {"lazy": "linearised_forward", "infinite": "infinite_width_forward"}[regime]
+    formula, rows = getattr(_attention_training, name), []
+
+    def counted(X, *args, **kwargs):
+        rows.append(len(X))
+        return formula(X, *args, **kwargs)
+
+    monkeypatch.setattr(_attention_training, name, counted)
+    return rows
+
+
+@pytest.mark.parametrize("regime", ["lazy", "infinite"])
+@pytest.mark.parametrize("n_outputs", [1, 2])
+@pytest.mark.parametrize("heavy", [False, True])
+@pytest.mark.parametrize("stage", [{"max_iter": 300}, {"max_iter": np.inf, "alpha": 1.0}])
+def test_closed_forms_predict_from_nodes(regime, n_outputs, heavy, stage, monkeypatch):
+    X, y = problem(n_outputs)
+    unseen = make_residual_ssm(60, 12, random_state=1)[0]
+    if heavy:
+        X, unseen = np.random.default_rng(4).standard_t(3, size=(2, 80, 12))
+    model = fitted("collocation", X, y, regime=regime, n_neurons=2000, init="iid", **stage)
+    assert model.compressed_.weights.size < 150
+    unseen[::6] *= 20.0
+    for rows, most in ((X, len(X) // 5), (unseen, len(unseen) // 3)):
+        exact = by_the_direct_formula(model).predict(rows)
+        size = np.sqrt(np.mean(model.predict(X) ** 2, axis=0))
+        summed = count_rows(monkeypatch, regime)
+        error = np.abs(model.predict(rows) - exact)
+        assert sum(summed) <= most
+        assert np.all(error <= 1e-9 * size)
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("regime", ["lazy", "infinite"])
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_closed_forms_are_staged_on_one_table(regime, n_outputs, monkeypatch):
+    X, y = problem(n_outputs)
+    model = fitted("collocation", X, y, regime=regime, n_neurons=1000)
+    summed, tables, weights = count_rows(monkeypatch, regime), [], []
+    for name, seen in (("linear_table", tables), ("linear_weights", weights)):
+        function = getattr(attention_ntk, name)
+        monkeypatch.setattr(
+            attention_ntk, name, lambda *a, f=function, seen=seen: seen.append(1) or f(*a)
+        )
+    stages = list(model.staged_predict(X))
+    assert (sum(summed), len(tables), len(weights)) == (0, 1, 0)
+    np.testing.assert_array_equal(stages[-1], model.predict(X))
+    far = np.concatenate([X, 30.0 * X[:3]])
+    for staged, n_iter in zip(model.staged_predict(far), model.loss_steps_[1:], strict=True):
+        if n_iter in (1, 5, 60):
+            again = fitted("collocation", X, y, regime=regime, n_neurons=1000, max_iter=int(n_iter))
+            np.testing.assert_allclose(
+                staged, by_the_direct_formula(again).predict(far), rtol=1e-9, atol=1e-9
+            )
+
+
+@pytest.mark.parametrize("regime", ["lazy", "infinite"])
+def test_closed_forms_that_cancel_too_much_take_the_direct_formula(regime):
     X, y = problem(1)
-    model = fitted("collocation", X, y, n_neurons=n_neurons, max_iter=10)
+    model = fitted("collocation", X, y, regime=regime, max_iter=np.inf, alpha=1e-12)
+    assert model.compressed_ is None
+    *_, last = model.staged_predict(X)
+    np.testing.assert_array_equal(last, model.predict(X))
+
+
+def test_few_neurons_are_cheaper_than_nodes():
+    X, y = problem(1)
+    assert fitted("collocation", X, y, regime="lazy", n_neurons=16).compressed_ is None
+
+
+@pytest.mark.parametrize("regime", ["lazy", "infinite"])
+def test_nodes_of_closed_forms_follow_every_fit(regime):
+    X, y = problem(2)
+    model = fitted("collocation", X, y, regime="finite", n_neurons=1000, max_iter=5)
+    model.set_params(regime=regime, warm_start=True, max_iter=60)
+    fresh = fitted("collocation", X, y[:, 0], regime=regime, n_neurons=1000)
+    # Once with two outputs, twice with one: nothing of an earlier fit shows.
+    model.fit(X, y)
+    for _ in range(2):
+        np.testing.assert_array_equal(model.fit(X, y[:, 0]).predict(X), fresh.predict(X))
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), fresh.predict(X))
+    assert again.predict(X.astype(np.float32)).dtype == np.float32
+    two = fitted("collocation", X, y[:, 0], regime=regime, n_neurons=1000, n_jobs=2)
+    np.testing.assert_array_equal(two.predict(X), fresh.predict(X))
+    assert not hasattr(model.set_params(solver="direct").fit(X, y), "compressed_")
+
+
+@pytest.mark.parametrize("n_neurons", [128, 3000])
+@pytest.mark.parametrize("regime", ["finite", "lazy", "infinite"])
+def test_predictions_do_not_depend_on_what_else_is_predicted(n_neurons, regime):
+    X, y = problem(1)
+    model = fitted("collocation", X, y, n_neurons=n_neurons, max_iter=10, regime=regime)
     X = X * np.geomspace(0.1, 10.0, len(X))[:, None]
     alone = np.concatenate([model.predict(row[None]) for row in X])
     np.testing.assert_allclose(model.predict(X), alone, rtol=1e-12, atol=1e-12)

@@ -71,6 +71,8 @@ class CollocationTable:
     ----------
     skeleton : Skeleton
         How every row's curve is rebuilt from its values at a few weights.
+    X, y, sample_weight, map
+        The arguments of the direct formula; y with a column for each output.
     rank : int
         Rows of the table, that is, dimension of the reduced residual.
     floors : ndarray of shape (n_outputs,)
@@ -115,20 +117,20 @@ class CollocationTable:
         tol: float = 1e-13,
         map: Map = map,
     ) -> None:
-        self._X = np.asarray(X, dtype=np.float64)
-        self._y = np.zeros((len(self._X), 0)) if y is None else np.asarray(y, dtype=np.float64)
-        self._y = self._y.reshape(len(self._X), -1)
-        self._sample_weight = sample_weight
+        self.X = np.asarray(X, dtype=np.float64)
+        self.y = np.zeros((len(self.X), 0)) if y is None else np.asarray(y, dtype=np.float64)
+        self.y = self.y.reshape(len(self.X), -1)
+        self.sample_weight = sample_weight
         self._tol = tol
-        self._map = map
-        weight = np.ones(len(self._X)) if sample_weight is None else sample_weight
+        self.map = map
+        weight = np.ones(len(self.X)) if sample_weight is None else sample_weight
         weight = np.asarray(weight, dtype=np.float64)
         self._total_weight = float(weight.sum())
         self.skeleton, parts = digested_skeleton(
-            self._X, interval, _digest, (self._y, np.sqrt(weight)), tol=tol, map=map
+            self.X, interval, _digest, (self.y, np.sqrt(weight)), tol=tol, map=map
         )
-        factors, products, sizes = zip(*parts, strict=True)
-        self._audit = _Audit(_audit_weights(self.skeleton.panels), sum(products), sum(sizes))
+        factors, products = zip(*parts, strict=True)
+        self._audit = _Audit(_audit_weights(self.skeleton.panels), sum(products))
         self._tabulate(triangle(np.concatenate(factors)))
 
     def _tabulate(self, R: Array) -> None:
@@ -163,12 +165,12 @@ class CollocationTable:
         low = min(low, np.min(weights) - margin)
         high = max(high, np.max(weights) + margin)
         return CollocationTable(
-            self._X,
-            self._y,
+            self.X,
+            self.y,
             interval=(low, high),
-            sample_weight=self._sample_weight,
+            sample_weight=self.sample_weight,
             tol=self._tol,
-            map=self._map,
+            map=self.map,
         )
 
     def residual(self, weights: ArrayLike, masses: ArrayLike, output: int = 0) -> Array:
@@ -250,22 +252,28 @@ class CollocationTable:
         """
         w, masses = np.asarray(weights, dtype=np.float64), np.asarray(masses, dtype=np.float64)
         network = compress(self.skeleton, [(w, masses)])
-        target = np.zeros(self._y.shape[1])
+        target = np.zeros(self.y.shape[1])
         target[output] = -1.0
         pull = np.concatenate([network.masses[:, 0], network.totals, target])
         exact_slope = self._audit.products.T @ pull
         residual = self.residual(w, masses, output)
-        points = self.skeleton.panels.at(self._audit.weights)
-        slope = points.evaluate(residual @ self._slope_table)
+        panels, potential = self.skeleton.panels, residual @ self._slope_table
+        slope = panels.at(self._audit.weights).evaluate(potential)
+        # Slopes near w = 0 may be larger than those of any neuron by many orders of magnitude.
+        neurons_slope = panels.at(w).evaluate(potential)
+        features = self.features(np.sort(w)[:: -(-w.size // 16)])
 
-        rows = _spread_by_width(self._X, min(16, 1 + _AUDIT_CELLS // self._X[0].size // w.size))
-        exact_output = forward(rows, w, masses * np.sqrt(w.size), map=self._map)
+        rows = _spread_by_width(self.X, min(16, 1 + _AUDIT_CELLS // self.X[0].size // w.size))
+        exact_output = forward(rows, w, masses * np.sqrt(w.size), map=self.map)
         output_error = compressed_forward(rows, network)[:, 0] - exact_output
         # A residual below this share of the windows' range is zero but for rounding.
-        least = 1e-5 * _root_mean_square(np.ptp(self._X, axis=1))
+        least = 1e-5 * _root_mean_square(np.ptp(self.X, axis=1))
         return TableErrors(
             _root_mean_square(slope - exact_slope),
-            max(_root_mean_square(exact_slope), least * float(self._audit.sizes.max())),
+            max(
+                _root_mean_square(neurons_slope),
+                least * np.sqrt(self._total_weight) * float(_column_norms(features).max()),
+            ),
             _root_mean_square(output_error),
             max(np.sqrt(2.0 * self._loss(residual, output) / self._total_weight), least),
         )
@@ -393,13 +401,11 @@ def infinite_width_kernel(X: ArrayLike, Y: ArrayLike | None = None, *, map: Map 
 class _Audit(NamedTuple):
     """Exact slopes of every curve of the table at a few weights, summed over all rows.
 
-    `products` is [G(u), x_d, y]ᵀ times the weighted features x_d var(x; w), and `sizes` the sum of
-    their absolute values.
+    `products` is [G(u), x_d, y]ᵀ times the weighted features x_d var(x; w).
     """
 
     weights: Array
     products: Array
-    sizes: Array
 
 
 def _audit_weights(panels: Panels, n_weights: int = 16) -> Array:
@@ -419,6 +425,13 @@ def _spread_by_width(X: Array, n_rows: int) -> Array:
     return rows
 
 
+def _column_norms(matrix: Array) -> Array:
+    """Norms of columns, which may be as large as numbers get."""
+    scale = np.abs(matrix).max(initial=0.0) or 1.0
+    norms: Array = scale * np.linalg.norm(matrix / scale, axis=0)
+    return norms
+
+
 def _root_mean_square(values: Array) -> float:
     # The norm of linear algebra does not overflow where squares do.
     return float(scipy.linalg.norm(values, check_finite=False) / np.sqrt(values.size))
@@ -426,11 +439,9 @@ def _root_mean_square(values: Array) -> float:
 
 def _digest(
     skeleton: Skeleton, X: Array, values: Array, y: Array, root_weight: Array
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, Array]:
     """R factor of √weight [G(u), x_d, y] for a block of rows, and the block's part of the audit."""
     features = curve_values(X, _audit_weights(skeleton.panels), SLOPES)
     with np.errstate(over="ignore", invalid="ignore"):
         rows = np.concatenate([values, X[:, -1:], y], axis=1) * root_weight[:, None]
-        features *= root_weight[:, None]
-        sizes = root_weight @ np.abs(features)
-        return triangle(rows), rows.T @ features, sizes
+        return triangle(rows), rows.T @ (features * root_weight[:, None])

@@ -22,7 +22,6 @@ from skcurse.theory.table_audit import (
     accurate_cover,
     accurate_table,
     probes,
-    table_data,
 )
 from skcurse.theory.tilted_moments import Array
 from skcurse.theory.transport import Particles, neurons_as_particles, scatter_neurons
@@ -274,15 +273,17 @@ class TableDescent:
 
     def _by_formula(self, output: int, at: Array) -> tuple[float, Array]:
         """Loss and gradient from the data, of neurons or of the particles in their place."""
-        X, y, sample_weight, blocks = table_data(self.table)
-        particles, target = self._particles[output], y[:, output]
+        table, particles = self.table, self._particles[output]
+        target = table.y[:, output]
         # The formula knows neurons whose gradient is their mass times a slope. Those whose masses
         # are the particles' directions have the particles' gradient, if the residual is the same.
         signs = np.sqrt(at.size) * particles.directions
         if particles.panels:
             surplus = signs - np.sqrt(at.size) * particles.masses
-            target = target + forward(X, at, surplus, map=blocks)
-        found = loss_gradient(X, target, at, signs, sample_weight=sample_weight, map=blocks)
+            target = target + forward(table.X, at, surplus, map=table.map)
+        found = loss_gradient(
+            table.X, target, at, signs, sample_weight=table.sample_weight, map=table.map
+        )
         return found.loss, found.gradient
 
     def _audit(self, positions: list[Array]) -> None:
@@ -315,7 +316,7 @@ class TableDescent:
         """Whether the steps have doubled, and cost far more than an audit does."""
         if n_iter < 2 * self._last_audit:
             return False
-        X = table_data(self.table).X
+        X = self.table.X
         # For every output a look at all rows, and outputs of sixteen rows from all particles: with
         # all that goes with them, four exponentials an entry.
         entries = len(self._particles) * X.size + 16 * X.shape[1] * self.n_particles

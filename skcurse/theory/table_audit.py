@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from skcurse.theory.collocation import CollocationTable, TableErrors
 from skcurse.theory.tilted_moments import Array, Map
 
-__all__ = ["Check", "TableData", "accurate_cover", "accurate_table", "probes", "table_data"]
+__all__ = ["Check", "accurate_cover", "accurate_table", "probes"]
 
 _ACCURACY = 1e-9
 _FINER_TOL = 1e-14
@@ -46,47 +46,6 @@ class Check(NamedTuple):
     masses: Array
     output: int
     sizes: TableErrors | None = None
-
-
-class TableData(NamedTuple):
-    """What a table was made from: the arguments of the direct formula.
-
-    Attributes
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        Windows.
-    y : ndarray of shape (n_samples, n_outputs)
-        Targets.
-    sample_weight : array-like of shape (n_samples,) or None
-        Weights of the rows.
-    map : callable
-        Parallel map over blocks of rows.
-    """
-
-    X: Array
-    y: Array
-    sample_weight: ArrayLike | None
-    map: Map
-
-
-def table_data(table: CollocationTable) -> TableData:
-    """Give the data that a table stands for.
-
-    Parameters
-    ----------
-    table : CollocationTable
-
-    Returns
-    -------
-    data : TableData
-
-    Examples
-    --------
-    >>> X = np.random.default_rng(0).standard_normal((40, 4))
-    >>> table_data(CollocationTable(X, X[:, 0], interval=(-1.0, 1.0))).y.shape
-    (40, 1)
-    """
-    return TableData(table._X, table._y, table._sample_weight, table._map)
 
 
 def accurate_table(
@@ -181,14 +140,13 @@ def accurate_cover(table: CollocationTable, checks: Sequence[Check]) -> Collocat
     table = table.covering(np.concatenate([check.weights for check in checks]))
     errors = _errors(table, checks)
     if not _within(_ACCURACY, errors) and _within(_CURABLE, errors):
-        X, y, sample_weight, blocks = table_data(table)
         table = CollocationTable(
-            X,
-            y,
+            table.X,
+            table.y,
             interval=table.interval,
-            sample_weight=sample_weight,
+            sample_weight=table.sample_weight,
             tol=_FINER_TOL,
-            map=blocks,
+            map=table.map,
         )
         errors = _errors(table, checks)
     if not _within(_ACCURACY, errors):

@@ -28,7 +28,10 @@ def test_blocks_are_digested_with_their_own_columns():
     X = draw("normal", 5000)
     column = np.arange(5000.0)
     skeleton, parts = digested_skeleton(
-        X, INTERVAL, lambda skeleton, rows, values, numbers: (rows[:, 0], values, numbers), (column,)
+        X,
+        INTERVAL,
+        lambda skeleton, rows, values, numbers: (rows[:, 0], values, numbers),
+        (column,),
     )
     first, values, numbers = map(np.concatenate, zip(*parts, strict=True))
     assert len(parts) > 1

@@ -54,8 +54,8 @@ def collocation_pays(n_samples: int, n_neurons: int, n_features: int, n_steps: i
     Notes
     -----
     Both are counted in exponentials. The direct formula takes n m d of them a step. A table takes
-    about 1,500 for each entry of its few hundred sampled rows and 300 for each entry of X, and a
-    step the time of some 30,000, plus 40 for each of at most 1,500 particles.
+    about 500 for each entry of its few hundred sampled rows, 200 for each entry of X and a million
+    in any case, and a step the time of some 20,000, plus 20 for each of at most 1,500 particles.
 
     Examples
     --------
@@ -63,13 +63,13 @@ def collocation_pays(n_samples: int, n_neurons: int, n_features: int, n_steps: i
     (False, True)
     """
     direct = float(n_samples) * n_neurons * n_features * n_steps
-    table = n_features * (1.5e3 * min(n_samples, 300) + 3e2 * n_samples) + 5e6
+    table = n_features * (5e2 * min(n_samples, 250) + 2e2 * n_samples) + 1e6
     return direct > table + n_steps * _step_cost(min(n_neurons, 1500))
 
 
 def _step_cost(n_particles: int) -> float:
     """Time of a step on a table, in exponentials."""
-    return 3e4 + 40.0 * n_particles
+    return 2e4 + 20.0 * n_particles
 
 
 class TableDescent:

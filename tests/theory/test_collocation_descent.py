@@ -269,4 +269,4 @@ def test_the_table_pays_for_large_problems_only():
     for axis in range(4):
         more = [10**6 if i == axis else size for i, size in enumerate(large)]
         assert collocation_pays(*more)
-    assert not collocation_pays(512, 1024, 32, 1)
+    assert not collocation_pays(400, 256, 16, 1)

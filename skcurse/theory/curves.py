@@ -30,9 +30,9 @@ __all__ = [
 ]
 
 _MAX_PANELS = 2048
-# A panel that ends at w = 0 is at most this many times as wide as the steepest curve is there. Its
-# node next to 0, at 0.0024 of its width, then lies where that curve still bends.
-_WIDEST_AT_ZERO = 16.0
+# Width of panels at w = 0 in units of 1 / (|x_d| range(x)) of the steepest curve, to begin with:
+# about twice what is needed in the end, and nodes lie where that curve bends.
+_WIDEST_AT_ZERO = 8.0
 # Rows in one task of a parallel map.
 _TASK_ROWS = 96
 
@@ -154,7 +154,9 @@ def graded_panels(
 
 
 def first_breaks(X: Array, interval: tuple[float, float]) -> Array:
-    """Halve an interval towards w = 0, so that no curve's bend there hides between nodes.
+    """Cut an interval into panels that curves need at least, narrow at w = 0 and wider outwards.
+
+    No curve's bend at w = 0 can then hide between nodes.
 
     Parameters
     ----------
@@ -170,8 +172,8 @@ def first_breaks(X: Array, interval: tuple[float, float]) -> Array:
 
     Examples
     --------
-    >>> first_breaks(np.array([[-4.0, 4.0]]), (-2.0, 1.0))
-    array([-2. , -1. , -0.5,  0. ,  0.5,  1. ])
+    >>> first_breaks(np.array([[-4.0, 4.0]]), (-0.25, 1.0))
+    array([-0.25 ,  0.   ,  0.25 ,  0.375,  0.5  ,  0.75 ,  1.   ])
     """
     low, high = interval
     if not low < 0.0 < high:
@@ -180,8 +182,10 @@ def first_breaks(X: Array, interval: tuple[float, float]) -> Array:
     sides = []
     for end in (low, high):
         n_halvings = np.ceil(np.log2(max(abs(end) * min(rate, 1e300) / _WIDEST_AT_ZERO, 1.0)))
-        sides.append(end * 0.5 ** np.arange(n_halvings + 1.0))
-    return np.concatenate([sides[0], [0.0], sides[1][::-1]])
+        ends = end * 0.5 ** np.arange(n_halvings + 1.0)
+        # Poles recede in proportion to w at best: panels are as wide as half that.
+        sides.append(np.sort(np.concatenate([ends, 0.75 * ends[:-1]])))
+    return np.concatenate([sides[0], [0.0], sides[1]])
 
 
 def resolved_curves(

@@ -251,9 +251,7 @@ def _skeleton_from(
     X: Array, interval: tuple[float, float], order: int, tol: float, curves: Curves, map: Map
 ) -> Skeleton:
     """Skeleton of the given rows, from all of them at all nodes."""
-    # A fifth of the rows finds most panels at a fifth of the price.
-    breaks = resolved_curves(X[::5], first_breaks(X, interval), order, tol, curves)[0].breaks
-    panels, values = resolved_curves(X, breaks, order, tol, curves, map)
+    panels, values = resolved_curves(X, first_breaks(X, interval), order, tol, curves, map)
     size = curves.size(X)[:, None]
     values /= np.where(size > 0, size, 1.0)
     R, pivots = scipy.linalg.qr(values, mode="r", pivoting=True, check_finite=False)

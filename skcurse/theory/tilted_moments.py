@@ -72,7 +72,10 @@ def row_tasks(X: Array, n_neurons: int, block_bytes: int) -> list[slice]:
     """Slices of rows whose work suits one task and whose moments fit `block_bytes`."""
     n_samples, n_features = X.shape
     held = block_bytes // (32 * max(n_neurons, 1))
-    size = max(1, min(held, _TASK_CELLS // max(n_features * n_neurons, 1)))
+    most = max(1, min(held, _TASK_CELLS // max(n_features * n_neurons, 1)))
+    # Equal tasks: with one for each of two workers, the one waits for the other.
+    n_tasks = max(1, math.ceil(n_samples / most))
+    size = max(1, math.ceil(n_samples / n_tasks))
     return [slice(i, min(i + size, n_samples)) for i in range(0, n_samples, size)]
 
 

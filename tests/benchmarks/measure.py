@@ -9,12 +9,25 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from typing import Any
 
+from threadpoolctl import ThreadpoolController
+
 PACKAGES = ["skcurse", "numpy", "scipy", "scikit-learn", "torch", "jax"]
 
 Times = dict[str, list[float]]
 
 #: Both cores for our contenders, as estimators with ``n_jobs=-1`` use them.
 on_all_cores = ThreadPoolExecutor(os.cpu_count()).map
+
+
+def on_one_blas_thread(run: Callable[[], Any]) -> Callable[[], Any]:
+    """Leave the cores to our own workers: small factorisations gain nothing from both."""
+    controller = ThreadpoolController()
+
+    def limited() -> Any:
+        with controller.limit(limits=1, user_api="blas"):
+            return run()
+
+    return limited
 
 
 def take_turns(

@@ -22,10 +22,10 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 from attention_step import problem
-from measure import on_all_cores, print_header, print_row, ratio_row, take_turns
+from measure import on_all_cores, on_one_blas_thread, print_header, print_row, ratio_row, take_turns
 from torch.func import grad, vmap
 
-from skcurse.theory.collocation import CollocationTable
+from skcurse.theory.kernel_table import KernelTable
 from skcurse.theory.ntk import ntk_singular_values
 
 jax.config.update("jax_enable_x64", True)
@@ -38,9 +38,9 @@ Spectrum = Callable[[], np.ndarray]
 
 
 def from_table(X: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Eigenvalues by the collocation table, set-up included."""
+    """Eigenvalues by a table, set-up included, as the estimator's `ntk_eigenvalues` has them."""
     interval = (weights.min(), weights.max())
-    return CollocationTable(X, interval=interval, map=on_all_cores).ntk_eigenvalues(weights)
+    return KernelTable(X, interval, map=on_all_cores).singular_values(weights) ** 2
 
 
 def eigenvalues(features: np.ndarray) -> np.ndarray:
@@ -147,10 +147,10 @@ def measured(
     X: np.ndarray, weights: np.ndarray, peers: dict[str, Spectrum], rounds: int
 ) -> list[dict]:
     """Ours at hand against the best peer that differentiates, and with set-up against each."""
-    table = CollocationTable(X, interval=(weights.min(), weights.max()), map=on_all_cores)
+    table = KernelTable(X, (weights.min(), weights.max()), map=on_all_cores)
     contenders = {
-        "table with set-up": lambda: from_table(X, weights),
-        "table": lambda: table.ntk_eigenvalues(weights),
+        "table with set-up": on_one_blas_thread(lambda: from_table(X, weights)),
+        "table": on_one_blas_thread(lambda: table.singular_values(weights) ** 2),
         **peers,
     }
     exact = ntk_singular_values(X, weights, map=on_all_cores) ** 2

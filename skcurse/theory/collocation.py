@@ -149,6 +149,7 @@ class CollocationTable:
         self._target = R[:curves, curves:].T.copy()
         self.floors = np.sum(R[curves:, curves:] ** 2, axis=0)
         self.rank = len(self._table)
+        self._points: dict[int, PointsOnPanels] = {}
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -213,7 +214,11 @@ class CollocationTable:
         slope : ndarray of shape (n_neurons,)
             Σ_i weight_i (F_i - y_i) x_{i,d} var(x_i; w_r): times a neuron's mass, the gradient.
         """
-        points = self.skeleton.panels.at(weights)
+        # In a descent most points stay on their panels from step to step.
+        w = np.asarray(weights, dtype=np.float64)
+        points = self._points.get(output)
+        if points is None or not points.move(w):
+            points = self._points[output] = self.skeleton.panels.at(w)
         residual = self._residual(points, masses, output)
         # What overflows here shows in the result, where the caller decides.
         with np.errstate(over="ignore", invalid="ignore"):
@@ -399,10 +404,7 @@ def infinite_width_kernel(X: ArrayLike, Y: ArrayLike | None = None, *, map: Map 
 
 
 class _Audit(NamedTuple):
-    """Exact slopes of every curve of the table at a few weights, summed over all rows.
-
-    `products` is [G(u), x_d, y]ᵀ times the weighted features x_d var(x; w).
-    """
+    """At a few weights, [G(u), x_d, y]ᵀ times the weighted features x_d var(x; w) of all rows."""
 
     weights: Array
     products: Array

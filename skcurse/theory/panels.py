@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -58,7 +58,7 @@ def chebyshev_rule(order: int) -> tuple[Array, Array, Array]:
     return np.cos(angles), transform, derivative
 
 
-def chebyshev_basis(t: ArrayLike, order: int) -> Array:
+def chebyshev_basis(t: ArrayLike, order: int, out: Array | None = None) -> Array:
     """Values of the first Chebyshev polynomials.
 
     Parameters
@@ -67,6 +67,8 @@ def chebyshev_basis(t: ArrayLike, order: int) -> Array:
         Arguments in [-1, 1].
     order : int
         Number of polynomials, at least 2.
+    out : ndarray of shape (order, n_points), default=None
+        Where to write them.
 
     Returns
     -------
@@ -84,7 +86,7 @@ def chebyshev_basis(t: ArrayLike, order: int) -> Array:
     array([ 1. ,  0.5, -0.5, -1. ])
     """
     t = np.asarray(t, dtype=np.float64)
-    basis = np.empty((order, t.size))
+    basis = np.empty((order, t.size)) if out is None else out
     basis[0], basis[1] = 1.0, t
     top = 1
     while top < order - 1:
@@ -178,6 +180,21 @@ class Panels:
         return (blocks @ matrix.T).reshape(array.shape)
 
 
+class _Chunk(NamedTuple):
+    """Points in the order of their panels.
+
+    `order` sorts them, `panel`, `center` and `half` are those of each one's panel, a panel's first
+    point is at one of the `starts`, and `basis` holds the Chebyshev polynomials at the points.
+    """
+
+    order: Indices
+    panel: Indices
+    center: Array
+    half: Array
+    starts: Indices
+    basis: Array
+
+
 class PointsOnPanels:
     """Points located on panels, ready to interpolate at and to take moments of.
 
@@ -190,8 +207,35 @@ class PointsOnPanels:
     def __init__(self, panels: Panels, points: Array, block_bytes: int) -> None:
         self.panels = panels
         self.points = points
+        # New memory for every product would cost more than the product does.
+        self._scratch = np.empty((panels.order, min(points.size, self.chunk)))
         fits = points.size * panels.order * 8 <= block_bytes
         self._located = list(self._locate()) if fits else None
+
+    def move(self, points: Array) -> bool:
+        """Move the points, at less than the price of locating them.
+
+        Parameters
+        ----------
+        points : ndarray of shape (n_points,)
+            Where they are now, one for each of the old ones.
+
+        Returns
+        -------
+        moved : bool
+            False if a point has left its panel, or nothing is kept of them: they have to be
+            located anew.
+        """
+        if self._located is None or points.size != self.points.size:
+            return False
+        where = [(points[c.order] - c.center) / c.half for c in self._located]
+        # Not a number is nowhere.
+        if not all(np.abs(t).max(initial=0.0) <= 1.0 for t in where):
+            return False
+        for t, chunk in zip(where, self._located, strict=True):
+            chebyshev_basis(t, self.panels.order, out=chunk.basis)
+        self.points = points
+        return True
 
     def moments(self, masses: ArrayLike) -> Array:
         """Chebyshev moments of a measure carried by the points.
@@ -209,8 +253,9 @@ class PointsOnPanels:
         """
         masses = np.asarray(masses, dtype=np.float64)
         moments = np.zeros((self.panels.n_panels, self.panels.order))
-        for order, panel, starts, basis in self._located or self._locate():
-            weighted = basis * masses[order]
+        for order, panel, _, _, starts, basis in self._located or self._locate():
+            weighted = self._scratch[:, : order.size]
+            np.multiply(basis, masses[order], out=weighted)
             moments[panel[starts]] += np.add.reduceat(weighted, starts, axis=1).T
         return moments.ravel()
 
@@ -228,15 +273,21 @@ class PointsOnPanels:
         """
         by_degree = coefficients.reshape(self.panels.n_panels, self.panels.order).T
         values = np.empty(self.points.size)
-        for order, panel, _, basis in self._located or self._locate():
-            values[order] = np.einsum("jr,jr->r", basis, by_degree[:, panel])
+        for order, panel, _, _, starts, basis in self._located or self._locate():
+            counts = np.diff(starts, append=order.size)
+            terms = np.multiply(
+                np.repeat(by_degree[:, panel[starts]], counts, axis=1),
+                basis,
+                out=self._scratch[:, : order.size],
+            )
+            values[order] = terms.sum(axis=0)
         return values
 
     def evaluate_many(self, coefficients: Array) -> Array:
         """Values of many interpolants, shape (n_functions, n_points), at the points."""
         by_panel = coefficients.reshape(-1, self.panels.n_panels, self.panels.order)
         values = np.empty((len(coefficients), self.points.size))
-        for order, panel, starts, basis in self._located or self._locate():
+        for order, panel, _, _, starts, basis in self._located or self._locate():
             for first, last in zip(starts, [*starts[1:], order.size], strict=True):
                 values[:, order[first:last]] = by_panel[:, panel[first]] @ basis[:, first:last]
         return values
@@ -277,14 +328,13 @@ class PointsOnPanels:
 
     def _scaled(self, scale: Array, wanted: NDArray[np.bool_] | None = None) -> Iterator[Any]:
         """Per chunk and (wanted) panel: its index, and the polynomials at its points, scaled."""
-        for order, panel, starts, basis in self._located or self._locate():
+        for order, panel, _, _, starts, basis in self._located or self._locate():
             for first, last in zip(starts, [*starts[1:], order.size], strict=True):
                 index = panel[first]
                 if wanted is None or wanted[index]:
                     yield index, basis[:, first:last] * scale[order[first:last]]
 
-    def _locate(self) -> Iterator[tuple[Indices, Indices, Indices, Array]]:
-        """Per chunk: sorting order, sorted panel indices, first entry a panel, basis values."""
+    def _locate(self) -> Iterator[_Chunk]:
         panels = self.panels
         for first in range(0, self.points.size, self.chunk):
             points = self.points[first : first + self.chunk]
@@ -292,6 +342,7 @@ class PointsOnPanels:
             # Few panels: a stable sort of short integers is a radix sort.
             order = np.argsort(panel.astype(np.int16), kind="stable")
             panel = panel[order]
-            t = (points[order] - panels.centers[panel]) / panels.halves[panel]
+            center, half = panels.centers[panel], panels.halves[panel]
             starts = np.concatenate([[0], 1 + np.flatnonzero(panel[1:] != panel[:-1])])
-            yield order + first, panel, starts, chebyshev_basis(t, panels.order)
+            basis = chebyshev_basis((points[order] - center) / half, panels.order)
+            yield _Chunk(order + first, panel, center, half, starts, basis)

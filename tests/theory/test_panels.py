@@ -98,3 +98,25 @@ def test_covers(points, covered):
 def test_breaks_must_increase(breaks):
     with pytest.raises(ValueError, match="increasing"):
         Panels(breaks)
+
+
+def test_points_that_stay_on_their_panels_are_moved():
+    panels = Panels([-2.0, -0.5, 0.0, 1.0, 3.0], 12)
+    rng = np.random.default_rng(0)
+    start = rng.uniform(-2.0, 3.0, 5000)
+    coefficients = panels.coefficients(np.sin(panels.nodes))
+    points = panels.at(start)
+    middle = panels.centers[np.searchsorted(panels.breaks[1:-1], start, side="right")]
+    moved = start + 0.3 * (middle - start)
+    assert points.move(moved)
+    np.testing.assert_allclose(points.evaluate(coefficients), np.sin(moved), atol=1e-9)
+    masses = rng.standard_normal(5000)
+    np.testing.assert_allclose(points.moments(masses), panels.at(moved).moments(masses), atol=1e-11)
+    assert not points.move(moved[:-1])
+    for outside in (moved[0] + 1.5, np.nan):
+        astray = moved.copy()
+        astray[0] = outside
+        assert not points.move(astray)
+    # A move that fails leaves the points where they were.
+    np.testing.assert_allclose(points.evaluate(coefficients), np.sin(moved), atol=1e-9)
+    assert not panels.at(start, block_bytes=0).move(moved)

@@ -1,11 +1,12 @@
 """A network of a million neurons on 100,000 windows: 10,000 steps, their time and their memory.
 
 The largest memory is that of the process, so `run.py` starts this script as a process of its own.
+It is read from Linux's VmHWM: ``ru_maxrss`` would carry over what the parent process had.
 """
 
 import json
-import resource
 import time
+from pathlib import Path
 
 import numpy as np
 from attention_step import problem
@@ -13,6 +14,13 @@ from measure import on_all_cores
 
 from skcurse.theory.collocation_descent import TableDescent, accurate_table
 from skcurse.theory.descent import follow
+
+
+def peak_memory() -> float:
+    """Gigabytes that this program has held at most."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (peak,) = (line.split()[1] for line in lines if line.startswith("VmHWM"))
+    return int(peak) / 2**20
 
 
 def run(
@@ -39,7 +47,7 @@ def run(
     return {
         "set-up, s": ready - start,
         "steps, s": done - ready,
-        "peak memory, GB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        "peak memory, GB": peak_memory(),
         "moving particles": descent.n_particles,
         "transport error": descent.transport_error,
         "loss, first": result.losses[0],

@@ -183,8 +183,10 @@ def first_breaks(X: Array, interval: tuple[float, float]) -> Array:
     for end in (low, high):
         n_halvings = np.ceil(np.log2(max(abs(end) * min(rate, 1e300) / _WIDEST_AT_ZERO, 1.0)))
         ends = end * 0.5 ** np.arange(n_halvings + 1.0)
-        # Poles recede in proportion to w at best: panels are as wide as half that.
-        sides.append(np.sort(np.concatenate([ends, 0.75 * ends[:-1]])))
+        # Poles recede in proportion to w at best: panels are as wide as half that. Windows so
+        # extreme that there are hundreds of panels do not need all of them so narrow.
+        middles = 0.75 * ends[:-1] if n_halvings <= 64 else ends[:0]
+        sides.append(np.sort(np.concatenate([ends, middles])))
     return np.concatenate([sides[0], [0.0], sides[1]])
 
 

@@ -151,8 +151,8 @@ def accurate_cover(table: CollocationTable, checks: Sequence[Check]) -> Collocat
         errors = _errors(table, checks)
     if not _within(_ACCURACY, errors):
         raise ValueError(
-            "The windows cannot be tabulated to the accuracy of the direct formula: scale X down, "
-            "or use solver='direct'."
+            "The windows cannot be tabulated to the accuracy of the direct formula: scale X to "
+            "unit variance, or use solver='direct'."
         )
     return table
 

@@ -113,7 +113,8 @@ def test_points_that_stay_on_their_panels_are_moved():
     masses = rng.standard_normal(5000)
     np.testing.assert_allclose(points.moments(masses), panels.at(moved).moments(masses), atol=1e-11)
     assert not points.move(moved[:-1])
-    for outside in (-moved[0], np.nan):
+    half = panels.halves[np.flatnonzero(panels.centers == middle[0])[0]]
+    for outside in (-moved[0], middle[0] + 1.01 * half, middle[0] - 1.01 * half, np.nan):
         astray = moved.copy()
         astray[0] = outside
         assert not points.move(astray)

@@ -29,7 +29,7 @@ from skcurse.theory.attention_ntk import (
     loss_gradient,
     rounding_loss,
 )
-from skcurse.theory.collocation import GAUSSIAN_INTERVAL, CollocationTable
+from skcurse.theory.collocation import CollocationTable
 from skcurse.theory.collocation_descent import (
     TableDescent,
     accurate_table,
@@ -43,6 +43,7 @@ from skcurse.theory.infinite_width import (
     infinite_width_forward,
     nodes_on,
 )
+from skcurse.theory.kernel_table import GAUSSIAN_INTERVAL
 from skcurse.theory.lazy_descent import (
     LazyModel,
     descent_filter,

@@ -25,7 +25,7 @@ from skcurse.theory.panels import Panels, PointsOnPanels
 from skcurse.theory.skeleton import Skeleton, digested_skeleton, triangle
 from skcurse.theory.tilted_moments import Array, Map
 
-__all__ = ["GAUSSIAN_INTERVAL", "CollocationTable", "TableErrors", "infinite_width_kernel"]
+__all__ = ["CollocationTable", "TableErrors", "infinite_width_kernel"]
 
 
 # Exponentials that a look at a table's outputs may cost.

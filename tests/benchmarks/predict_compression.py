@@ -9,10 +9,11 @@ from measure import on_all_cores, print_header, print_row, ratio_row, take_turns
 
 from skcurse.theory.attention_network import forward
 from skcurse.theory.attention_ntk import linearised_forward
-from skcurse.theory.collocation import GAUSSIAN_INTERVAL, CollocationTable
+from skcurse.theory.collocation import CollocationTable
 from skcurse.theory.collocation_descent import TableDescent, accurate_table
 from skcurse.theory.compression import CompressedNetwork, compressed_forward
 from skcurse.theory.infinite_width import infinite_width_forward
+from skcurse.theory.kernel_table import GAUSSIAN_INTERVAL
 from skcurse.theory.lazy_descent import lazy_stable_rate, lazy_weights
 from skcurse.theory.tabulated_lazy import CompressedLazyModel, tabulated_lazy_model
 

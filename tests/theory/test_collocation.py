@@ -14,12 +14,11 @@ from skcurse.datasets import load_sunspots, make_residual_ssm, make_windows
 from skcurse.theory.attention_network import initial_network, loss_gradient
 from skcurse.theory.attention_ntk import descent_terms
 from skcurse.theory.collocation import (
-    GAUSSIAN_INTERVAL,
     CollocationTable,
     infinite_width_kernel,
 )
 from skcurse.theory.descent import descent_steps
-from skcurse.theory.kernel_table import KernelTable
+from skcurse.theory.kernel_table import GAUSSIAN_INTERVAL, KernelTable
 from skcurse.theory.ntk import kernel_features, largest_stable_rate
 from skcurse.theory.tilted_moments import tilted_moments
 

@@ -9,9 +9,10 @@ from skcurse.datasets import make_residual_ssm
 from skcurse.theory import tabulated_lazy
 from skcurse.theory.attention_network import forward, initial_network
 from skcurse.theory.attention_ntk import linearised_features
-from skcurse.theory.collocation import GAUSSIAN_INTERVAL, CollocationTable
+from skcurse.theory.collocation import CollocationTable
 from skcurse.theory.compression import compressed_forward
 from skcurse.theory.infinite_width import infinite_width_forward
+from skcurse.theory.kernel_table import GAUSSIAN_INTERVAL
 from skcurse.theory.lazy_descent import lazy_losses, lazy_model, lazy_weights
 from skcurse.theory.ntk import kernel_features
 from skcurse.theory.tabulated_lazy import CompressedLazyModel, tabulated_lazy_model

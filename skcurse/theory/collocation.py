@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from skcurse.theory.attention_network import forward
 from skcurse.theory.attention_ntk import DescentTerms
 from skcurse.theory.compression import compress, compressed_forward
-from skcurse.theory.curves import SLOPES, curve_values
+from skcurse.theory.curves import OUTPUTS, SLOPES, curve_values, suited_curves
 from skcurse.theory.descent import overflow
 from skcurse.theory.infinite_width import GaussianNodes
 from skcurse.theory.kernel_table import GAUSSIAN_INTERVAL, KernelTable, gaussian_nodes_on
@@ -89,7 +89,9 @@ class CollocationTable:
     √weight [G(u), x_d, y] have a triangular factor R, accumulated over blocks of rows. The
     residual F - y for neurons of weights w_r and masses a_r/√m is then an orthogonal matrix times
     R [Σ_r a_r T(w_r)/√m; Σ_r a_r/√m; -1], so its norm, and its inner product with every curve,
-    need R alone.
+    need R alone. Where outputs hardly depend on the weights, slopes take the place of G, their
+    integrals that of T, and the windows' means that of x_d (see
+    `skcurse.theory.curves.suited_curves`).
 
     References
     ----------
@@ -126,24 +128,29 @@ class CollocationTable:
         weight = np.ones(len(self.X)) if sample_weight is None else sample_weight
         weight = np.asarray(weight, dtype=np.float64)
         self._total_weight = float(weight.sum())
+        low, high = interval
+        curves = suited_curves(self.X, interval)
+        if curves != OUTPUTS:
+            # Slopes are summed up from zero.
+            low, high = min(low, 0.0), max(high, 0.0)
         self.skeleton, parts = digested_skeleton(
-            self.X, interval, _digest, (self.y, np.sqrt(weight)), tol=tol, map=map
+            self.X, (low, high), _digest, (self.y, np.sqrt(weight)), curves=curves, tol=tol, map=map
         )
         factors, products = zip(*parts, strict=True)
-        self._audit = _Audit(_audit_weights(self.skeleton.panels), sum(products))
+        self._audit_products = sum(products)
         self._tabulate(triangle(np.concatenate(factors)))
 
     def _tabulate(self, R: Array) -> None:
-        """Tables from the triangular factor of √weight [G(u), x_d, y]."""
+        """Tables from the triangular factor of √weight [curves, anchor, y]."""
         if not np.isfinite(np.vdot(R, R)):
             raise overflow()
         panels = self.skeleton.panels
         one = np.zeros((1, panels.nodes.size))
         one[0, :: panels.order] = 1.0
         curves = self.skeleton.weights.size + 1
-        self._table = R[:curves, :curves] @ np.concatenate([self.skeleton.coefficients, one])
+        self._table = R[:curves, :curves] @ np.concatenate([self.skeleton.outputs, one])
         with np.errstate(over="ignore"):
-            self._slope_table = panels.derivative(self._table)
+            self._slope_table = R[:curves, : curves - 1] @ self.skeleton.slopes
         if not np.isfinite(self._slope_table).all():
             raise overflow()
         self._target = R[:curves, curves:].T.copy()
@@ -260,10 +267,10 @@ class CollocationTable:
         target = np.zeros(self.y.shape[1])
         target[output] = -1.0
         pull = np.concatenate([network.masses[:, 0], network.totals, target])
-        exact_slope = self._audit.products.T @ pull
+        exact_slope = self._audit_products.T @ pull
         residual = self.residual(w, masses, output)
         panels, potential = self.skeleton.panels, residual @ self._slope_table
-        slope = panels.at(self._audit.weights).evaluate(potential)
+        slope = panels.at(_audit_weights(panels)).evaluate(potential)
         # Slopes near w = 0 may be larger than those of any neuron by many orders of magnitude.
         neurons_slope = panels.at(w).evaluate(potential)
         features = self.features(np.sort(w)[:: -(-w.size // 16)])
@@ -403,13 +410,6 @@ def infinite_width_kernel(X: ArrayLike, Y: ArrayLike | None = None, *, map: Map 
     return kernel
 
 
-class _Audit(NamedTuple):
-    """At a few weights, [G(u), x_d, y]ᵀ times the weighted features x_d var(x; w) of all rows."""
-
-    weights: Array
-    products: Array
-
-
 def _audit_weights(panels: Panels, n_weights: int = 16) -> Array:
     """Weights between nodes, where panels are many if they are many."""
     panel = np.linspace(0, panels.n_panels, n_weights, endpoint=False).astype(np.intp)
@@ -442,8 +442,9 @@ def _root_mean_square(values: Array) -> float:
 def _digest(
     skeleton: Skeleton, X: Array, values: Array, y: Array, root_weight: Array
 ) -> tuple[Array, Array]:
-    """R factor of √weight [G(u), x_d, y] for a block of rows, and the block's part of the audit."""
+    """R factor of rows √weight [curves, anchor, y], and their products with features elsewhere."""
     features = curve_values(X, _audit_weights(skeleton.panels), SLOPES)
     with np.errstate(over="ignore", invalid="ignore"):
-        rows = np.concatenate([values, X[:, -1:], y], axis=1) * root_weight[:, None]
+        anchor = skeleton.curves.anchor(X)[:, None]
+        rows = np.concatenate([values, anchor, y], axis=1) * root_weight[:, None]
         return triangle(rows), rows.T @ (features * root_weight[:, None])

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skcurse.theory.curves import curve_values
+from skcurse.theory.curves import CURVES, curve_values
 from skcurse.theory.skeleton import Skeleton, rebuilding_errors
 from skcurse.theory.tilted_moments import BLOCK_BYTES, Array, Map, row_tasks
 
@@ -31,13 +31,15 @@ class CompressedNetwork(NamedTuple):
     masses : ndarray of shape (n_skeleton, n_outputs)
         What the curve's values there are multiplied by.
     totals : ndarray of shape (n_outputs,)
-        What the last entry of the window is multiplied by: Σ_r a_r/√m.
+        What the curves' anchor is multiplied by: Σ_r a_r/√m.
     check_weights : ndarray of shape (n_checks,)
         Where a row shows whether the skeleton covers it.
     check_values : ndarray of shape (n_skeleton, n_checks)
         How the skeleton rebuilds a curve there.
     tol : float
-        Largest error of a covered row, relative to its range.
+        Largest error of a covered row, relative to the size of its curve.
+    curves : str, default="outputs"
+        Which curves, by their name in `skcurse.theory.curves.CURVES`.
     """
 
     weights: Array
@@ -46,6 +48,7 @@ class CompressedNetwork(NamedTuple):
     check_weights: Array
     check_values: Array
     tol: float
+    curves: str = "outputs"
 
 
 def compress(
@@ -84,9 +87,9 @@ def compress(
     >>> network.weights.size < 100, bool(np.abs(error).max() < 1e-10)
     (True, True)
     """
-    functions, totals = skeleton.coefficients, [np.sum(masses) for _, masses in measures]
+    functions, totals = skeleton.outputs, [np.sum(masses) for _, masses in measures]
     if derivative:
-        functions, totals = skeleton.panels.derivative(functions), [0.0] * len(measures)
+        functions, totals = skeleton.slopes, [0.0] * len(measures)
     moments = [skeleton.panels.at(weights).moments(masses) for weights, masses in measures]
     return CompressedNetwork(
         skeleton.weights,
@@ -95,6 +98,7 @@ def compress(
         skeleton.check_weights,
         skeleton.check_values,
         skeleton.tol,
+        skeleton.curves.name,
     )
 
 
@@ -140,7 +144,8 @@ def compressed_forward(
 
 def _rebuilt(X: Array, network: CompressedNetwork) -> tuple[Array, Array]:
     """Give the outputs of a block of rows, and how well their curves are rebuilt."""
-    values = curve_values(X, np.concatenate([network.weights, network.check_weights]))
+    curves = CURVES[network.curves]
+    values = curve_values(X, np.concatenate([network.weights, network.check_weights]), curves)
     outputs = values[:, : network.weights.size] @ network.masses
-    outputs += np.multiply.outer(X[:, -1], network.totals)
-    return outputs, rebuilding_errors(X, values, network.check_values)
+    outputs += np.multiply.outer(curves.anchor(X), network.totals)
+    return outputs, rebuilding_errors(X, values, network.check_values, curves)

@@ -20,6 +20,7 @@ from skcurse.theory.panels import Panels, chebyshev_rule
 from skcurse.theory.tilted_moments import Array, Map, TiltedMoments, query_moments, tilts
 
 __all__ = [
+    "CURVES",
     "OUTPUTS",
     "SLOPES",
     "Curves",
@@ -27,6 +28,7 @@ __all__ = [
     "first_breaks",
     "graded_panels",
     "resolved_curves",
+    "suited_curves",
 ]
 
 _MAX_PANELS = 2048
@@ -38,22 +40,40 @@ _TASK_ROWS = 96
 
 
 class Curves(NamedTuple):
-    """A family of curves, one a row.
+    """A family of curves, one a row, from which outputs and their slopes are made.
 
     Attributes
     ----------
+    name : str
+        Key in `CURVES`.
     values : callable
         From rows and their tilted moments at weights, mean less query, to the curves there.
     size : callable
         From rows to the largest that each one's curve can be.
+    anchor : callable
+        From rows to what is added to the part of an output that the curve makes.
+    output_part, slope_part : callable
+        From panels and coefficients of a curve to those of that part, and of its slope.
     """
 
+    name: str
     values: Callable[[Array, TiltedMoments], Array]
     size: Callable[[Array], Array]
+    anchor: Callable[[Array], Array]
+    output_part: Callable[[Panels, Array], Array]
+    slope_part: Callable[[Panels, Array], Array]
+
+
+def _itself(panels: Panels, coefficients: Array) -> Array:
+    return coefficients
 
 
 def _outputs(X: Array, moments: TiltedMoments) -> Array:
     return moments.mean
+
+
+def _query(X: Array) -> Array:
+    return X[:, -1]
 
 
 def _range(X: Array) -> Array:
@@ -73,10 +93,42 @@ def _steepest(X: Array) -> Array:
     return steepest
 
 
-#: G_x(w) = ⟨softmax(w x_d x), x⟩ - x_d.
-OUTPUTS = Curves(_outputs, _range)
-#: G_x'(w) = x_d var(x; w).
-SLOPES = Curves(_slopes, _steepest)
+def _mean(X: Array) -> Array:
+    mean: Array = X.mean(axis=1)
+    return mean
+
+
+#: G_x(w) = ⟨softmax(w x_d x), x⟩ - x_d; an output is this and x_d.
+OUTPUTS = Curves("outputs", _outputs, _range, _query, _itself, Panels.derivative)
+#: G_x'(w) = x_d var(x; w); an output is the integral of this from zero, and the window's mean.
+SLOPES = Curves("slopes", _slopes, _steepest, _mean, Panels.antiderivative, _itself)
+CURVES = {curves.name: curves for curves in (OUTPUTS, SLOPES)}
+
+
+def suited_curves(X: ArrayLike, interval: tuple[float, float]) -> Curves:
+    """Curves that outputs and slopes are rebuilt from with least error.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        Windows; the last column is the query.
+    interval : tuple of two floats
+        Range of weights.
+
+    Returns
+    -------
+    curves : Curves
+        `SLOPES` if all scores w x_d x are so small that outputs hardly depend on the weights: their
+        derivatives would be made of rounding errors. Else `OUTPUTS`, which are bounded where slopes
+        are steep.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).standard_normal((100, 8))
+    >>> suited_curves(X, (-4.0, 4.0)).name, suited_curves(0.01 * X, (-4.0, 4.0)).name
+    ('outputs', 'slopes')
+    """
+    return SLOPES if _largest_rate(np.asarray(X)) * np.abs(interval).max() < 1.0 else OUTPUTS
 
 
 def curve_values(X: ArrayLike, weights: ArrayLike, curves: Curves = OUTPUTS) -> Array:
@@ -178,7 +230,7 @@ def first_breaks(X: Array, interval: tuple[float, float]) -> Array:
     low, high = interval
     if not low < 0.0 < high:
         return np.array([low, high], dtype=np.float64)
-    rate = float(np.max(np.abs(X[:, -1]) * np.ptp(X, axis=1), initial=0.0))
+    rate = _largest_rate(X)
     sides = []
     for end in (low, high):
         n_halvings = np.ceil(np.log2(max(abs(end) * min(rate, 1e300) / _WIDEST_AT_ZERO, 1.0)))
@@ -249,6 +301,13 @@ def resolved_curves(
     by_start = np.argsort(starts)
     panels = Panels([*starts[by_start], breaks[-1]], order)
     return panels, values[:, by_start].reshape(len(X), -1)
+
+
+# What overflows is too large in any case.
+@np.errstate(over="ignore", invalid="ignore")
+def _largest_rate(X: Array) -> float:
+    """Largest |x_d| range(x)."""
+    return float(np.max(np.abs(X[:, -1]) * np.ptp(X, axis=1), initial=0.0))
 
 
 def _node_values(X: Array, lows: Array, highs: Array, order: int, curves: Curves) -> Array:

@@ -21,7 +21,12 @@ from skcurse.theory.panels import Panels
 from skcurse.theory.skeleton import Skeleton, digested_skeleton, triangle
 from skcurse.theory.tilted_moments import Array, Map
 
-__all__ = ["GAUSSIAN_INTERVAL", "KernelTable", "gaussian_nodes_on", "kernel_table_pays"]
+__all__ = [
+    "GAUSSIAN_INTERVAL",
+    "KernelTable",
+    "gaussian_nodes_on",
+    "kernel_table_pays",
+]
 
 #: Where weights drawn from N(0, 1) count, to double precision.
 GAUSSIAN_INTERVAL = (-12.0, 12.0)

@@ -155,6 +155,18 @@ class Panels:
         scaled = self._per_panel(coefficients, chebyshev_rule(self.order)[2])
         return scaled / np.repeat(self.halves, self.order)
 
+    def antiderivative(self, coefficients: ArrayLike) -> Array:
+        """Coefficients of the antiderivative that is zero at the break nearest to zero."""
+        integral: Array = chebyshev.chebint(np.eye(self.order), lbnd=-1.0)[: self.order]
+        scaled = self._per_panel(coefficients, integral) * np.repeat(self.halves, self.order)
+        # A view: what all panels to the left add is added to the constants.
+        blocks = scaled.reshape(*scaled.shape[:-1], self.n_panels, self.order)
+        ends = np.cumsum(blocks.sum(axis=-1), axis=-1)
+        starts = np.concatenate([np.zeros_like(ends[..., :1]), ends], axis=-1)
+        zero = np.argmin(np.abs(self.breaks))
+        blocks[..., 0] += starts[..., :-1] - starts[..., zero, None]
+        return scaled
+
     def node_masses(self, moments: ArrayLike) -> Array:
         """Masses on the nodes that integrate every interpolant as `moments` do."""
         return self._per_panel(moments, chebyshev_rule(self.order)[1].T)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -65,6 +65,16 @@ class Skeleton:
     check_values: Array
     tol: float
     curves: Curves = OUTPUTS
+
+    @cached_property
+    def outputs(self) -> Array:
+        """Coefficients of what multiplies the curves' values in an output less its anchor."""
+        return self.curves.output_part(self.panels, self.coefficients)
+
+    @cached_property
+    def slopes(self) -> Array:
+        """Coefficients of what multiplies the curves' values in the slope of an output."""
+        return self.curves.slope_part(self.panels, self.coefficients)
 
     def errors(self, X: Array) -> Array:
         """Largest error of every row at the check weights, relative to its curve's size."""

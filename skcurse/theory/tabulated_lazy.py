@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from skcurse.theory.collocation import CollocationTable
 from skcurse.theory.compression import CompressedNetwork, compress, compressed_forward
+from skcurse.theory.curves import SLOPES
 from skcurse.theory.lazy_descent import LazyModel, lazy_model, lazy_weights
 from skcurse.theory.skeleton import Skeleton
 from skcurse.theory.tilted_moments import BLOCK_BYTES, Array
@@ -94,15 +95,16 @@ class CompressedLazyModel:
 
         f(x) = Σ_r masses_r (G_x(w_r) + x_d) + Σ_r scales_r δ_r x_d var(x; w_r),
 
-    where x_d var(x; w) = dG_x/dw = Σ_l G_x(u_l) T_l'(w). As δ is linear in what the descent does to
-    the k modes of the model, so are the nodes' masses: once every mode is compressed, a step costs
-    as much as a model with k weights, whatever their true number.
+    where x_d var(x; w) = dG_x/dw is rebuilt from few values too. As δ is linear in what the descent
+    does to the k modes of the model, so are the nodes' masses: once every mode is compressed, a
+    step costs as much as a model with k weights, whatever their true number.
 
-    A curve that is rebuilt up to ρ range(x) has a slope that is off by up to about p/h times that
-    on a panel of half-width h with p nodes. Errors of slopes oscillate: under a smooth density of
-    weights they integrate to about ρ range(x) ‖δ‖, and n_weights random ones add
-    p ρ range(x) ‖δ‖ (Σ_r scales_r⁴/h_r²)^½. Rows whose ρ might make more than 1e-9 of the
-    outputs' size do not count as covered.
+    A curve G_x that is rebuilt up to ρ range(x) has a slope that is off by up to about p/h times
+    that on a panel of half-width h with p nodes. Errors of slopes oscillate: under a smooth density
+    of weights they integrate to about ρ range(x) ‖δ‖, and n_weights random ones add
+    p ρ range(x) ‖δ‖ (Σ_r scales_r⁴/h_r²)^½. A skeleton of the slopes themselves has them up to
+    ρ size(x), which makes at most ρ size(x) ‖scales‖ ‖δ‖. Rows whose ρ might make more than 1e-9
+    of the outputs' size do not count as covered.
 
     Examples
     --------
@@ -138,14 +140,18 @@ class CompressedLazyModel:
         self._tabulated = 0.01 * skeleton.tol
         panels = skeleton.panels
         halves = panels.halves[np.searchsorted(panels.breaks[1:-1], w, side="right")]
-        self._growth = 1.0 + panels.order * float(np.linalg.norm(scales**2 / halves))
+        if skeleton.curves == SLOPES:
+            self._growth = float(np.linalg.norm(scales))
+        else:
+            self._growth = 1.0 + panels.order * float(np.linalg.norm(scales**2 / halves))
 
         X = np.asarray(X, dtype=np.float64)
         rows = X[np.unique(np.linspace(0, len(X) - 1, _N_ROWS).astype(np.intp))]
         single = np.eye(skeleton.weights.size)
         alone = self._start._replace(masses=single, totals=np.zeros(len(single)))
-        self._values, self._query = compressed_forward(rows, alone), rows[:, -1]
+        self._values, self._anchor = compressed_forward(rows, alone), skeleton.curves.anchor(rows)
         self._range = _root_mean_square(np.ptp(rows, axis=1))
+        self._size = _root_mean_square(skeleton.curves.size(rows))
 
     def network(
         self, n_steps: float, *, learning_rate: float, alpha: float = 0.0
@@ -167,9 +173,9 @@ class CompressedLazyModel:
         moved, path = np.split(moved, [self._start.weights.size])
         masses = self._start.masses + moved
         totals = np.repeat(self._start.totals, masses.shape[1])
-        outputs = self._values @ masses + np.multiply.outer(self._query, totals)
+        outputs = self._values @ masses + np.multiply.outer(self._anchor, totals)
         size = np.maximum(_root_mean_square(outputs), _NOTHING * self._range)
-        error = self._growth * self._range * np.linalg.norm(path, axis=0)
+        error = self._growth * self._size * np.linalg.norm(path, axis=0)
         # Nothing has moved, or no window varies: then nothing can be off.
         off = error > 0
         tol = float(np.min(_ACCURACY * size[off] / error[off], initial=self._start.tol))
@@ -180,7 +186,7 @@ class CompressedLazyModel:
 
 def _compressed_modes(skeleton: Skeleton, model: LazyModel, weights: Array, scales: Array) -> Array:
     """Masses of the skeleton's nodes, a row for each singular vector as displacement."""
-    slopes = skeleton.panels.derivative(skeleton.coefficients)
+    slopes = skeleton.slopes
     modes = np.zeros((len(model.values), len(slopes)))
     step = max(1, BLOCK_BYTES // (16 * max(1, len(slopes))))
     for first in range(0, weights.size, step):

@@ -13,10 +13,7 @@ from scipy import integrate
 from skcurse.datasets import load_sunspots, make_residual_ssm, make_windows
 from skcurse.theory.attention_network import initial_network, loss_gradient
 from skcurse.theory.attention_ntk import descent_terms
-from skcurse.theory.collocation import (
-    CollocationTable,
-    infinite_width_kernel,
-)
+from skcurse.theory.collocation import CollocationTable, infinite_width_kernel
 from skcurse.theory.descent import descent_steps
 from skcurse.theory.kernel_table import GAUSSIAN_INTERVAL, KernelTable
 from skcurse.theory.ntk import kernel_features, largest_stable_rate
@@ -63,8 +60,16 @@ def electricity(name):
     return np.array(X)[::3], np.array(y)[::3]
 
 
+def returns():
+    """Windows so small that outputs hardly depend on the weights, as daily returns are."""
+    rng = np.random.default_rng(4)
+    X = 0.01 * rng.standard_normal((200, 10))
+    return X, X[:, 0] + X[:, -1] ** 2 + 0.001 * rng.standard_normal(200)
+
+
 DATA = {
     "ssm": ssm,
+    "returns": returns,
     "sunspots": sunspots,
     "student": student,
     "degenerate": degenerate,

@@ -8,6 +8,7 @@ import pytest
 
 from skcurse.theory.attention_network import forward, initial_network
 from skcurse.theory.compression import compress, compressed_forward
+from skcurse.theory.curves import SLOPES
 from skcurse.theory.ntk import kernel_features
 from skcurse.theory.skeleton import find_skeleton
 
@@ -64,6 +65,22 @@ def test_linearised_networks():
     X = windows(50, seed=2, scale=0.9)
     exact = np.column_stack([kernel_features(X, w) @ mass for w, mass in pairs])
     np.testing.assert_allclose(compressed_forward(X, network), exact, atol=1e-8)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-2, 1e-6])
+@pytest.mark.parametrize("derivative", [False, True])
+def test_slopes_as_curves(scale, derivative):
+    weights, signs = networks(500, antisymmetric=False)
+    train, X = windows(400, scale=scale), windows(50, seed=2, scale=0.9 * scale)
+    masses = signs / np.sqrt(500)
+    network = compress(
+        find_skeleton(train, INTERVAL, curves=SLOPES), [(weights[0], masses)], derivative=derivative
+    )
+    exact = forward(X, weights[0], signs)
+    if derivative:
+        exact = kernel_features(X, weights[0]) @ masses
+    found = compressed_forward(X, network)[:, 0]
+    np.testing.assert_allclose(found, exact, atol=1e-10 * np.abs(exact).max())
 
 
 def test_a_parallel_map_gives_the_same_bits():

@@ -45,6 +45,17 @@ def test_interpolates_values_and_derivatives(f, points):
     np.testing.assert_allclose(found, slope, atol=1e-8)
 
 
+@pytest.mark.parametrize("breaks", [BREAKS, [0.5, 1.0, 3.0], [-3.0, -1.0, -0.5], [0.0, 2.0]])
+def test_antiderivative_is_the_integral_from_the_break_nearest_to_zero(breaks):
+    panels = Panels(breaks)
+    points = np.random.default_rng(5).uniform(breaks[0], breaks[-1], 50)
+    start = min(breaks, key=abs)
+    both = panels.coefficients(np.stack([np.exp(panels.nodes), 3.0 * panels.nodes**2]))
+    found = panels.at(points).evaluate_many(panels.antiderivative(both))
+    exact = np.stack([np.exp(points) - np.exp(start), points**3 - start**3])
+    np.testing.assert_allclose(found, exact, atol=1e-12)
+
+
 @pytest.mark.parametrize("block_bytes", [0, 2**26])
 @pytest.mark.parametrize("n_points", [1, 50, 3 * PointsOnPanels.chunk + 7])
 def test_moments_integrate_what_evaluate_interpolates(n_points, block_bytes):

@@ -314,3 +314,19 @@ def test_further_weights_are_covered():
     X, y, weights, signs, _, _ = problem(60)
     table = accurate_table(X, y, weights, signs, also=[weights.max() + 3.0])
     assert table.interval == (weights.min() - 1.0, weights.max() + 3.0)
+
+
+@pytest.mark.parametrize("scale", [0.3, 0.05, 5e-3, 1e-5, 1e-20])
+@pytest.mark.parametrize("antisymmetric", [True, False])
+def test_windows_of_any_small_scale_are_tabulated(scale, antisymmetric):
+    X, y = make_residual_ssm(80, 12, random_state=0)
+    X, y = scale * X, scale * y
+    rng = np.random.default_rng(8)
+    weights, signs = initial_network(200, rng, antisymmetric=antisymmetric)
+    table = accurate_table(X, y, weights, signs)
+    moved = weights + 0.1 * rng.standard_normal(200)
+    exact = loss_gradient(X, y, moved, signs)
+    loss, slope = table.loss_slope(moved, signs / np.sqrt(200))
+    assert loss == pytest.approx(exact.loss, rel=1e-11)
+    size = np.abs(exact.gradient).max()
+    np.testing.assert_allclose(signs / np.sqrt(200) * slope, exact.gradient, atol=1e-10 * size)

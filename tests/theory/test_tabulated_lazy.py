@@ -55,7 +55,7 @@ def test_errors_of_the_table_are_left_out():
     assert energy == pytest.approx(np.sum(X[:, 0] ** 2), rel=1e-12)
 
 
-def tabulated(kind, X, Y, antisymmetric=True, n_neurons=2000):
+def tabulated(kind, X, Y, antisymmetric=True, n_neurons=800):
     """Table of the rows, measure of a lazy or infinitely wide network on it, and its model."""
     if kind == "infinite":
         table = CollocationTable(X, Y, interval=GAUSSIAN_INTERVAL)
@@ -83,6 +83,7 @@ def root_mean_square(outputs):
 LAWS = {
     "ssm": lambda n, rng: make_residual_ssm(n, 12, random_state=int(rng.integers(100)))[0],
     "heavy tails": lambda n, rng: rng.standard_t(3, size=(n, 12)),
+    "daily returns": lambda n, rng: 0.01 * rng.standard_normal((n, 12)),
 }
 
 
@@ -108,10 +109,12 @@ def test_compressed_stages_are_the_direct_sum(law, kind, antisymmetric):
             return direct_sum(rows, measure, moved)
 
         size = root_mean_square(direct_sum(X, measure, moved))
+        # A network that starts at zero does so up to this.
+        rounding = np.finfo(float).eps * np.sqrt(measure[0].size) * np.ptp(X)
         assert network.weights.size < 150
         for rows, most in ((X, 50), (unseen, 60)):
             error = compressed_forward(rows, network, direct) - direct_sum(rows, measure, moved)
-            assert np.all(np.abs(error) <= 1e-9 * size)
+            assert np.all(np.abs(error) <= 1e-9 * size + rounding)
             assert sum(map(len, summed)) <= most
             summed.clear()
 
@@ -148,8 +151,7 @@ def test_cancellation_beyond_the_table_leaves_it_to_the_direct_sum(kind, law):
     assert tols[-1] < 0.1 * tols[0]
     moved = lazy_weights(model, 1e16, **rate)
     exact = direct_sum(X, measure, moved)
-    slopes = table.skeleton.panels.derivative(table.skeleton.coefficients)
-    masses = table.skeleton.panels.at(measure[0]).evaluate_many(slopes)
+    masses = table.skeleton.panels.at(measure[0]).evaluate_many(table.skeleton.slopes)
     masses = masses @ (measure[1][:, None] * moved)
     forced = networks[0]._replace(masses=masses, totals=np.zeros(1), tol=np.inf)
     error = np.abs(compressed_forward(X, forced) - exact).max()

@@ -157,7 +157,8 @@ class Panels:
 
     def antiderivative(self, coefficients: ArrayLike) -> Array:
         """Coefficients of the antiderivative that is zero at the break nearest to zero."""
-        integral: Array = chebyshev.chebint(np.eye(self.order), lbnd=-1.0)[: self.order]
+        rises = chebyshev.chebint(np.eye(self.order), lbnd=-1.0)[: self.order]
+        integral = np.asarray(rises, dtype=np.float64)
         scaled = self._per_panel(coefficients, integral) * np.repeat(self.halves, self.order)
         # A view: what all panels to the left add is added to the constants.
         blocks = scaled.reshape(*scaled.shape[:-1], self.n_panels, self.order)

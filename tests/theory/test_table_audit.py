@@ -330,3 +330,16 @@ def test_windows_of_any_small_scale_are_tabulated(scale, antisymmetric):
     assert loss == pytest.approx(exact.loss, rel=1e-11)
     size = np.abs(exact.gradient).max()
     np.testing.assert_allclose(signs / np.sqrt(200) * slope, exact.gradient, atol=1e-10 * size)
+
+
+@pytest.mark.parametrize("side", [-1.0, 1.0])
+def test_small_windows_and_weights_on_one_side_of_zero(side):
+    X, y = make_residual_ssm(80, 12, random_state=0)
+    X, y = 0.01 * X, 0.01 * y
+    weights = side * np.linspace(4.0, 6.0, 50)
+    signs = np.where(np.arange(50) % 3, 1.0, -1.0)
+    exact = loss_gradient(X, y, weights, signs)
+    loss, slope = accurate_table(X, y, weights, signs).loss_slope(weights, signs / np.sqrt(50))
+    assert loss == pytest.approx(exact.loss, rel=1e-11)
+    size = np.abs(exact.gradient).max()
+    np.testing.assert_allclose(signs / np.sqrt(50) * slope, exact.gradient, atol=1e-10 * size)

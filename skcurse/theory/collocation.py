@@ -81,7 +81,7 @@ class CollocationTable:
     Raises
     ------
     ValueError
-        If X has scores that overflow, or curves too steep to tabulate, or the loss overflows.
+        If X has scores above 1e20, or curves too steep to tabulate, or the loss overflows.
 
     Notes
     -----
@@ -381,7 +381,7 @@ def infinite_width_kernel(X: ArrayLike, Y: ArrayLike | None = None, *, map: Map 
     Raises
     ------
     ValueError
-        If the windows have scores that overflow, or curves too steep to tabulate.
+        If the windows have scores above 1e20, or curves too steep to tabulate.
 
     Notes
     -----

@@ -80,3 +80,11 @@ def test_overflowing_scores_are_an_error(scale):
         pytest.raises(ValueError, match="scale X down"),
     ):
         find_skeleton(scale * draw("normal", 10), INTERVAL)
+
+
+@pytest.mark.parametrize("scale", [1e10, 1e100, 1e160])
+def test_scores_far_too_large_are_refused_before_any_work(scale, monkeypatch):
+    monkeypatch.setattr("skcurse.theory.skeleton.resolved_curves", None)
+    X = scale * np.random.default_rng(0).standard_normal((50, 4))
+    with pytest.raises(ValueError, match="cannot be tabulated: scale X down"):
+        find_skeleton(X, (-1.0, 1.0))

@@ -166,7 +166,7 @@ def test_the_function_is_the_model():
         ({"n_context": 0}, "n_context"),
         ({"vocabulary_size": 0}, "vocabulary_size"),
     ],
-    ids=str,
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else value,
 )
 def test_what_makes_no_sense_is_an_error(settings, message):
     with pytest.raises(ValueError, match=message):

@@ -309,7 +309,7 @@ class CollocationTable:
         .. [1] arXiv:2412.06061, Def. F.1.
         """
         points = self.skeleton.panels.at(weights)
-        root = points.gram_root(self._slope_table, np.ones(points.points.size))
+        root = points.gram_root(self._slope_table)
         values: Array = scipy.linalg.svdvals(root)[: points.points.size]
         return values**2 / points.points.size
 

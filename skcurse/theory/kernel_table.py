@@ -89,7 +89,7 @@ class KernelTable:
         if not np.isfinite(self.noise):
             raise ValueError("The tangent kernel's features overflow: scale X down.")
         self.skeleton, values = digested_skeleton(
-            X, interval, _values, curves=SLOPES, tol=tol, map=map
+            X, interval, _values, curves=SLOPES, tol=tol, stretch=1.0, map=map
         )
         self.values: Array = np.concatenate(values)
 
@@ -141,8 +141,8 @@ class KernelTable:
     def _root(self, weights: ArrayLike) -> Array:
         """Root of M, shape (n_skeleton, n_nodes), for a network."""
         points = self.skeleton.panels.at(weights)
-        mass = np.full(points.points.size, 1.0 / points.points.size)
-        return points.gram_root(self.skeleton.coefficients, mass)
+        root: Array = points.gram_root(self.skeleton.coefficients) / np.sqrt(points.points.size)
+        return root
 
     def _infinite_width_root(self) -> Array:
         """Root of M for w ~ N(0, 1)."""

@@ -305,15 +305,15 @@ class PointsOnPanels:
                 values[:, order[first:last]] = by_panel[:, panel[first]] @ basis[:, first:last]
         return values
 
-    def gram_root(self, coefficients: Array, masses: ArrayLike) -> Array:
+    def gram_root(self, coefficients: Array, masses: ArrayLike | None = None) -> Array:
         """Short vectors with the inner products that functions have under a positive measure.
 
         Parameters
         ----------
         coefficients : ndarray of shape (n_functions, n_nodes)
             Chebyshev coefficients of functions f_k.
-        masses : array-like of shape (n_points,)
-            Non-negative masses of the points.
+        masses : array-like of shape (n_points,), default=None
+            Non-negative masses of the points. None is one each.
 
         Returns
         -------
@@ -326,7 +326,7 @@ class PointsOnPanels:
         points enough to make it well-conditioned, else by QR of the points' values.
         """
         n_panels, p = self.panels.n_panels, self.panels.order
-        scale = np.sqrt(np.asarray(masses, dtype=np.float64))
+        scale = None if masses is None else np.sqrt(np.asarray(masses, dtype=np.float64))
         grams, factors = np.zeros((2, n_panels, p, p))
         for panel, segment in self._scaled(scale):
             grams[panel] += segment @ segment.T
@@ -339,13 +339,16 @@ class PointsOnPanels:
         root: Array = by_panel @ factors.swapaxes(1, 2)
         return root.swapaxes(0, 1).reshape(coefficients.shape)
 
-    def _scaled(self, scale: Array, wanted: NDArray[np.bool_] | None = None) -> Iterator[Any]:
+    def _scaled(
+        self, scale: Array | None, wanted: NDArray[np.bool_] | None = None
+    ) -> Iterator[Any]:
         """Per chunk and (wanted) panel: its index, and the polynomials at its points, scaled."""
         for order, panel, _, _, starts, basis in self._located or self._locate():
             for first, last in zip(starts, [*starts[1:], order.size], strict=True):
                 index = panel[first]
                 if wanted is None or wanted[index]:
-                    yield index, basis[:, first:last] * scale[order[first:last]]
+                    segment = basis[:, first:last]
+                    yield index, segment if scale is None else segment * scale[order[first:last]]
 
     def _locate(self) -> Iterator[_Chunk]:
         panels = self.panels

@@ -32,6 +32,8 @@ __all__ = [
 
 _N_CHECKS = 8
 _N_PROBES = 2048
+# Indices of rows and their curves' values.
+_Known = tuple[NDArray[np.intp], Array]
 # Softmax is one-hot but for a sliver of weights around zero, which takes hundreds of panels.
 _LARGEST_SCORE = 1e20
 
@@ -175,7 +177,8 @@ def digested_skeleton(
         Rows the skeleton is first found from: the widest by |x_d| range(x), and others, the fewer
         the narrower they are. Rows that it turns out not to cover are added.
     stretch : float, default=1.2
-        The widest rows times this are covered too, so that most unseen rows are.
+        The widest rows times this are covered too, so that most unseen rows are; 1 where there will
+        be none.
     map : callable, default=map
         Parallel map over blocks of rows.
 
@@ -223,8 +226,10 @@ def digested_skeleton(
     sample = np.union1d(widest, by_width[_spread(len(X), n_rows - n_rows // 4, power=2.0)])
     probe = by_width[_spread(len(X), _N_PROBES)]
     while True:
-        rows = np.concatenate([stretch * X[widest], X[sample]])
-        skeleton = _skeleton_from(rows, interval, order, tol, curves, map)
+        rows = X[sample]
+        if stretch != 1.0:
+            rows = np.concatenate([stretch * X[widest], rows])
+        skeleton, values = _skeleton_from(rows, interval, order, tol, curves, map)
         if len(X) > _N_PROBES:
             # Most skeletons that fall short do so on a few rows already.
             missed = _missed(skeleton.errors(X[probe]), skeleton.tol, n_rows)
@@ -233,10 +238,10 @@ def digested_skeleton(
                 sample = np.union1d(sample, fresh)
                 continue
         tasks = skeleton.tasks(X)
+        known = _by_block(sample, values[-len(sample) :], tasks)
         blocks = ([column[rows] for rows in tasks] for column in (X, *columns))
-        parts = list(map(partial(_digested, skeleton=skeleton, digest=digest), *blocks))
+        parts = list(map(partial(_digested, skeleton=skeleton, digest=digest), known, *blocks))
         errors = np.concatenate([error for error, _ in parts])
-        errors[sample] = 0.0
         missed = _missed(errors, skeleton.tol, n_rows)
         if not missed.size:
             return skeleton, [digested for _, digested in parts]
@@ -255,22 +260,37 @@ def _missed(errors: Array, tol: float, n_most: int) -> NDArray[np.intp]:
     return worst[~(errors[worst] <= tol)]
 
 
+def _by_block(indices: NDArray[np.intp], values: Array, blocks: list[slice]) -> list[_Known]:
+    """Of rows with these (increasing) indices those of every block, counted from its start."""
+    ends = np.searchsorted(indices, [[block.start, block.stop] for block in blocks])
+    pairs = zip(ends, blocks, strict=True)
+    return [(indices[i:j] - block.start, values[i:j]) for (i, j), block in pairs]
+
+
 def _digested(
-    X: Array, *columns: Array, skeleton: Skeleton, digest: Callable[..., Any] | None
+    known: _Known,
+    X: Array,
+    *columns: Array,
+    skeleton: Skeleton,
+    digest: Callable[..., Any] | None,
 ) -> tuple[Array, Any]:
     """Errors of a block of rows, and its digest."""
-    values, errors = skeleton.values(X)
+    fresh = np.ones(len(X), dtype=bool)
+    fresh[known[0]] = False
+    errors, values = np.zeros(len(X)), np.empty((len(X), skeleton.weights.size))
+    values[known[0]] = known[1]
+    values[fresh], errors[fresh] = skeleton.values(X[fresh])
     return errors, None if digest is None else digest(skeleton, X, values, *columns)
 
 
 def _skeleton_from(
     X: Array, interval: tuple[float, float], order: int, tol: float, curves: Curves, map: Map
-) -> Skeleton:
-    """Skeleton of the given rows, from all of them at all nodes."""
+) -> tuple[Skeleton, Array]:
+    """Skeleton of the given rows, from all of them at all nodes, and their values there."""
     panels, values = resolved_curves(X, first_breaks(X, interval), order, tol, curves, map)
     size = curves.size(X)[:, None]
-    values /= np.where(size > 0, size, 1.0)
-    R, pivots = scipy.linalg.qr(values, mode="r", pivoting=True, check_finite=False)
+    relative = values / np.where(size > 0, size, 1.0)
+    R, pivots = scipy.linalg.qr(relative, mode="r", pivoting=True, check_finite=False)
     diagonal = np.abs(np.diag(R))
     k = int(np.count_nonzero(diagonal > 0.1 * tol * diagonal[0]))
     T = np.empty((k, panels.nodes.size))
@@ -282,9 +302,10 @@ def _skeleton_from(
     hardest = np.sort(np.minimum(pivots[k : k + _N_CHECKS], panels.nodes.size - 2))
     checks = (panels.nodes[hardest] + panels.nodes[hardest + 1]) / 2.0
     check_values = panels.at(checks).evaluate_many(functions)
-    return Skeleton(
+    skeleton = Skeleton(
         panels, panels.nodes[pivots[:k]], functions, checks, check_values, 100.0 * tol, curves
     )
+    return skeleton, values[:, pivots[:k]]
 
 
 def triangle(matrix: Array) -> Array:

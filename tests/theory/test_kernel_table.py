@@ -83,9 +83,10 @@ def test_infinite_width_is_the_gaussian_average():
     factor = table.infinite_width_factor()
     np.testing.assert_allclose(factor @ factor.T, exact, atol=1e-10)
     spectrum = np.linalg.eigvalsh(exact)[::-1]
-    np.testing.assert_allclose(
-        table.infinite_width_singular_values()[:4] ** 2, spectrum, atol=1e-10
-    )
+    found = table.infinite_width_singular_values()
+    # What is left out is zero.
+    assert 3 <= found.size
+    np.testing.assert_allclose(np.pad(found, (0, 4))[:4] ** 2, spectrum, atol=1e-10)
 
 
 def test_many_neurons_approach_infinite_width():

@@ -133,7 +133,9 @@ def compressed_forward(
     """
     X = np.asarray(X, dtype=np.float64)
     tasks = row_tasks(X, network.weights.size + network.check_weights.size, block_bytes)
-    parts = list(map(partial(_rebuilt, network=network), [X[rows] for rows in tasks]))
+    rebuilt = partial(_rebuilt, network=network)
+    # One task is done sooner here than by a worker.
+    parts = [rebuilt(X)] if len(tasks) == 1 else list(map(rebuilt, [X[rows] for rows in tasks]))
     outputs = np.concatenate([output for output, _ in parts])
     if direct is not None:
         uncovered = ~(np.concatenate([error for _, error in parts]) <= network.tol)

@@ -116,7 +116,7 @@ def rebuilding_errors(
     -------
     errors : ndarray of shape (n_samples,)
     """
-    known, checks = np.split(values, [len(check_values)], axis=1)
+    known, checks = values[:, : len(check_values)], values[:, len(check_values) :]
     size = curves.size(X)
     error = np.abs(checks - known @ check_values).max(axis=1, initial=0.0)
     relative: Array = error / np.where(size > 0, size, 1.0)

@@ -183,9 +183,9 @@ def query_moments(X: Array, tilt: Tilts, *, cache_bytes: int = _CACHE_BYTES) -> 
         powers = np.stack([np.ones_like(gap), gap, gap**2], axis=1)
         offset = side.top - X[:, -1:]
         for rows, columns, e in _exponentials(side, cache_bytes):
-            total, first, second = np.moveaxis(powers[rows] @ e, 1, 0)
-            first /= total
-            second /= total
+            sums = powers[rows] @ e
+            sums[:, 1:] /= sums[:, :1]
+            first, second = sums[:, 1], sums[:, 2]
             second -= first * first
             span = side.span[rows]
             mean[rows, columns] = offset[rows] + span * first

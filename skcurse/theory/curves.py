@@ -36,7 +36,7 @@ _MAX_PANELS = 2048
 # about twice what is needed in the end, and nodes lie where that curve bends.
 _WIDEST_AT_ZERO = 8.0
 # Rows in one task of a parallel map.
-_TASK_ROWS = 64
+_TASK_ROWS = 48
 
 
 class Curves(NamedTuple):

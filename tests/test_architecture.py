@@ -79,21 +79,16 @@ def test_public_scikit_learn_only(path):
 
 def test_import_is_light():
     heavy = EXTRAS | {"scipy.stats"}
-    code = f"import sys, skcurse; print(*sorted({heavy!r} & set(sys.modules)))"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     # scikit-learn itself may load some of them: only what skcurse adds counts.
-    base = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            f"import sys, sklearn.pipeline, sklearn.model_selection, sklearn.linear_model; "
-            f"print(*sorted({heavy!r} & set(sys.modules)))",
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert set(out.stdout.split()) <= set(base.stdout.split())
+    code = f"""
+import sys
+import sklearn.pipeline, sklearn.model_selection, sklearn.linear_model
+before = set(sys.modules)
+import skcurse
+print(*sorted({heavy!r} & (set(sys.modules) - before)))
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not out.stdout.split()
 
 
 def test_top_level_is_what_the_user_asked_for():

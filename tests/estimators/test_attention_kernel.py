@@ -165,4 +165,4 @@ def test_is_a_kernel_of_scikit_learn(sample):
 )
 def test_trouble_has_one_clear_error(sample, call, message):
     with pytest.raises(ValueError, match=message):
-        call(sample[0])
+        call(sample[0][:8])

@@ -149,7 +149,7 @@ def digested_skeleton(
     curves: Curves = OUTPUTS,
     order: int = 16,
     tol: float = 1e-13,
-    n_rows: int = 192,
+    n_rows: int | None = None,
     stretch: float = 1.2,
     map: Map = map,
 ) -> tuple[Skeleton, list[Any]]:
@@ -173,9 +173,10 @@ def digested_skeleton(
         Chebyshev nodes a panel.
     tol : float, default=1e-13
         Error of the tabulated curves, relative to their sizes.
-    n_rows : int, default=192
+    n_rows : int, default=None
         Rows the skeleton is first found from: the widest by |x_d| range(x), and others, the fewer
-        the narrower they are. Rows that it turns out not to cover are added.
+        the narrower they are. Rows that it turns out not to cover are added. None is 192, or more
+        of many rows, as their extremes are more extreme.
     stretch : float, default=1.2
         The widest rows times this are covered too, so that most unseen rows are; 1 where there will
         be none.
@@ -212,6 +213,7 @@ def digested_skeleton(
     True
     """
     X = np.asarray(X, dtype=np.float64)
+    n_rows = n_rows or max(192, int(48.0 * np.log2(max(len(X), 1) / 32.0)))
     with np.errstate(over="ignore", invalid="ignore"):
         width = np.abs(X[:, -1]) * np.ptp(X, axis=1)
         scores = width * max(np.abs(interval)) * stretch**2

@@ -194,18 +194,20 @@ def warn_if_worse_than_mean(learner: Any) -> None:
 
 def _chosen_descent(learner: Any, blocks: Map) -> TableDescent | None:
     """Prepare the descent on a table; None where the direct formula is cheaper or was asked for."""
-    if learner.solver == "collocation":
-        return table_descent(learner, blocks)
+    asked = learner.solver == "collocation"
     n_samples, n_features = learner.X_fit_.shape
     n_steps = int(learner.max_iter) * (learner.start_weights_.size // learner.n_neurons)
-    if learner.solver == "direct" or not collocation_pays(
-        n_samples, learner.n_neurons, n_features, n_steps
+    if learner.solver == "direct" or not (
+        asked or collocation_pays(n_samples, learner.n_neurons, n_features, n_steps)
     ):
         return None
     try:
         return table_descent(learner, blocks)
     except ValueError:
-        # Windows that no table resolves, or that overflow, which the direct formula tells better.
+        # Windows that no table resolves, or that overflow, which the direct formula tells better;
+        # or an earlier fit left every table and went on by the direct formula, as this one does.
+        if asked and np.all(learner.start_weights_ == learner.initial_weights_):
+            raise
         return None
 
 

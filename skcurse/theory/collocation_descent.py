@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from skcurse.theory.attention_network import forward, loss_gradient
 from skcurse.theory.collocation import CollocationTable, TableErrors
 from skcurse.theory.compression import CompressedNetwork, compress
-from skcurse.theory.descent import Step, descent_steps
+from skcurse.theory.descent import ROUNDING, Step, descent_steps
 from skcurse.theory.table_audit import (
     Check,
     accurate_cover,
@@ -34,8 +34,9 @@ _WATCHFUL_STEPS, _LOOK_EVERY = 32, 8
 _LARGEST_ERROR = 1e-9
 # The steps so far cost this many times what it costs to compare the table with the formula.
 _STEPS_PER_AUDIT = 16
-# Weights that leap out of the table by so many of its widths have most likely run away. If their
-# loss has grown tenfold, which ends a run, no table is made for them.
+# Weights that leap out of the table by so many of its widths have most likely run away. No table
+# is made for them where nothing is gained by one: their loss has grown tenfold, which ends a run,
+# or by so much that the step is shortened; or softmax is one-hot there, so that they rest.
 _LEAP, _GROWTH = 1000.0, 10.0
 
 
@@ -106,7 +107,7 @@ class TableDescent:
     A table that has grown, and now and then the table in use, is compared with the direct formula
     as in `accurate_table`: slopes and outputs may differ by 1e-9 of their size at the start. What
     this costs is a small part of the cost of the steps. Weights that have run away, with a loss
-    that ends any run, are not tabulated.
+    that ends any run or to where nothing moves any more, are not tabulated.
 
     Examples
     --------
@@ -150,7 +151,8 @@ class TableDescent:
         self._positions = [particles.starts for particles in self._particles]
         self._rates: list[float] = []
         self._last_audit = 0
-        self._lost = np.inf
+        self._lost, self._leap = np.inf, _LEAP
+        self._resting: dict[int, tuple[Array, float, Array]] = {}
 
     def steps(
         self, learning_rate: float, *, shorten: bool = False, noise: float = 0.0
@@ -185,9 +187,9 @@ class TableDescent:
                     self._rates.append(rate)
                     if self._renewed(n_iter, step.loss):
                         break
-                limit = max(limit, step.loss)
                 if n_iter == 0:
-                    self._lost = _GROWTH * limit
+                    limit = max(noise, (1.0 + ROUNDING) * step.loss)
+                    self._lost = limit if shorten else _GROWTH * limit
                 yield Step(n_iter, step.loss, step.gradient, self.weights, rate)
                 n_iter += 1
 
@@ -259,17 +261,29 @@ class TableDescent:
         """Loss and gradient without the penalty; what is above `lost` is not worth a table."""
         if not (self.direct or self.table.skeleton.panels.covers(at)):
             low, high = self.table.interval
-            if max(low - at.min(), at.max() - high) > _LEAP * (high - low):
-                loss, gradient = self._by_formula(output, at)
-                if not loss <= lost:
+            if max(low - at.min(), at.max() - high) > self._leap * (high - low):
+                loss, gradient = self._far_away(output, at)
+                if not (loss <= lost and gradient.any()):
                     return loss, gradient
             # The other networks are where the last step has left them.
-            self._audit([at if k == output else z for k, z in enumerate(self._positions)])
+            others = [at if k == output else z for k, z in enumerate(self._positions)]
+            if not self._audit(others):
+                loss, gradient = self._far_away(output, at)
+                # A step that is not taken leaves the table as it is; the next look is at the loss.
+                self.direct, self._leap = loss <= lost, 0.0
+                return loss, gradient
         if self.direct:
             return self._by_formula(output, at)
         particles = self._particles[output]
         loss, slope = self.table.loss_slope(at, particles.masses, output)
         return loss, particles.directions * slope
+
+    def _far_away(self, output: int, at: Array) -> tuple[float, Array]:
+        """Loss and gradient from the data; those of weights that rest are kept."""
+        resting = self._resting.get(output)
+        if resting is None or not np.array_equal(at, resting[0]):
+            resting = self._resting[output] = (at, *self._by_formula(output, at))
+        return resting[1:]
 
     def _by_formula(self, output: int, at: Array) -> tuple[float, Array]:
         """Loss and gradient from the data, of neurons or of the particles in their place."""
@@ -286,8 +300,8 @@ class TableDescent:
         )
         return found.loss, found.gradient
 
-    def _audit(self, positions: list[Array]) -> None:
-        """Compare the table, or a wider one where it has to be, with the direct formula."""
+    def _audit(self, positions: list[Array]) -> bool:
+        """Whether the table, or a wider one where it has to be, agrees with the formula."""
         checks = [
             Check(at, particles.masses, output, self._sizes[output])
             for output, (particles, at) in enumerate(zip(self._particles, positions, strict=True))
@@ -297,7 +311,8 @@ class TableDescent:
         try:
             self.table = accurate_cover(self.table, checks)
         except ValueError:
-            self.direct = True
+            return False
+        return True
 
     @cached_property
     def _sizes(self) -> list[TableErrors]:
@@ -331,7 +346,7 @@ class TableDescent:
         if not (self._audit_is_due(n_iter) and self._is_covered()):
             return False
         table, self._last_audit = self.table, n_iter
-        self._audit(self._positions)
+        self.direct = not self._audit(self._positions)
         if self.direct:
             self._follows_neurons()
         return self.direct or self.table is not table

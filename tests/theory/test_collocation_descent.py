@@ -270,3 +270,73 @@ def test_the_table_pays_for_large_problems_only():
         more = [10**6 if i == axis else size for i, size in enumerate(large)]
         assert collocation_pays(*more)
     assert not collocation_pays(400, 256, 16, 1)
+
+
+def count_calls(monkeypatch, owner, name):
+    """Where calls of a method are noted from now on."""
+    method, calls = getattr(owner, name), []
+    monkeypatch.setattr(owner, name, lambda *a, **k: calls.append(a[1:]) or method(*a, **k))
+    return calls
+
+
+@pytest.mark.parametrize("scale", [1e12, 1e25, 1e27, 1e60, 1e150])
+@pytest.mark.parametrize("n_neurons", [50, 2500])
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_a_leap_to_where_nothing_moves_is_not_tabulated(monkeypatch, scale, n_neurons, n_outputs):
+    X, y = data("ssm")
+    Y = scale * np.column_stack([y, y**2 - 0.3 * y])[:, :n_outputs]
+    initial, signs = initial_network(n_neurons, np.random.default_rng(15))
+    weights = np.tile(initial, (n_outputs, 1))
+    table = accurate_table(X, Y, weights, signs)
+    rate = 0.5 * table.largest_stable_rate(initial)
+    tables = count_calls(monkeypatch, CollocationTable, "__init__")
+    descent = TableDescent(table, weights, signs)
+    found = descent.steps(rate, shorten=True)
+    exact = descent_steps(partial(loss_gradient, X, Y, signs=signs), weights, rate, shorten=True)
+    for step, direct in islice(zip(found, exact, strict=False), 3):
+        assert (step.n_iter, step.learning_rate) == (direct.n_iter, rate)
+        assert step.loss == pytest.approx(direct.loss, rel=1e-13)
+        assert step.gradient.any() == direct.gradient.any() == (step.n_iter == 0)
+        size = np.abs(direct.weights).max()
+        np.testing.assert_allclose(step.weights, direct.weights, atol=1e-9 * size)
+    assert not tables
+    assert descent.network() is None
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1e-3])
+def test_an_output_that_rests_far_away_is_looked_at_once(monkeypatch, alpha):
+    X, y = data("ssm")
+    Y = np.column_stack([1e60 * y, y])
+    initial, signs = initial_network(40, np.random.default_rng(16))
+    weights = np.tile(initial, (2, 1))
+    table = accurate_table(X, Y, weights, signs)
+    rate = 0.5 * table.largest_stable_rate(initial, alpha=alpha)
+    looks = count_calls(monkeypatch, TableDescent, "_by_formula")
+    objective = partial(loss_gradient, X, Y, signs=signs, alpha=alpha, initial_weights=initial)
+    found = TableDescent(table, weights, signs, alpha=alpha, initial_weights=initial)
+    exact = descent_steps(objective, weights, rate, shorten=True)
+    for step, direct in islice(zip(found.steps(rate, shorten=True), exact, strict=False), 12):
+        assert step.learning_rate == direct.learning_rate
+        for own, other in zip(step.weights, direct.weights, strict=True):
+            np.testing.assert_allclose(own, other, atol=1e-9 * np.abs(other).max())
+    # Pulled by the ridge it does not rest.
+    assert alpha > 0 or [output for output, _ in looks] == [0]
+
+
+@pytest.mark.parametrize("scale", [1.0, 3.0])
+@pytest.mark.parametrize("factor", [1e5, 1e9])
+def test_trials_that_are_too_long_leave_the_table_in_use(monkeypatch, scale, factor):
+    X, y = data("ssm")
+    y = scale * y
+    weights, signs = initial_network(60, np.random.default_rng(17))
+    table = accurate_table(X, y, weights, signs)
+    rate = factor * table.largest_stable_rate(weights)
+    tables = count_calls(monkeypatch, CollocationTable, "__init__")
+    descent = TableDescent(table, weights, signs)
+    _, found = islice(descent.steps(rate, shorten=True), 2)
+    objective = partial(loss_gradient, X, y, signs=signs)
+    _, exact = islice(descent_steps(objective, weights, rate, shorten=True), 2)
+    assert found.learning_rate == exact.learning_rate < 1e-4 * rate
+    assert found.loss == pytest.approx(exact.loss, rel=1e-9)
+    assert len(tables) <= 3
+    assert not descent.direct

@@ -149,3 +149,17 @@ def test_follow_takes_steps_from_anywhere():
     )
     np.testing.assert_array_equal(given.weights, made.weights)
     np.testing.assert_array_equal(given.losses, made.losses)
+
+
+@pytest.mark.parametrize(("rise", "shortens"), [(1e-15, False), (1e-9, True)])
+def test_a_rise_by_rounding_is_no_reason_for_a_shorter_step(rise, shortens):
+    def plateau(w):
+        near = abs(float(w[0]) - 1.0) < 1e-3
+        return (1.0 if near else 1.0 + rise), np.ones(1)
+
+    steps = descent_steps(plateau, np.ones(1), 1.0, shorten=True)
+    _, after = itertools.islice(steps, 2)
+    assert (after.learning_rate < 1e-3) == shortens
+    assert after.learning_rate == 1.0 or shortens
+    flat = descend(plateau, np.ones(1), learning_rate=1.0, largest_stable_rate=stable)
+    assert (flat.n_iter, flat.converged) == (10, not shortens)

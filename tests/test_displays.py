@@ -434,3 +434,9 @@ def test_every_display_draws_into_given_axes_and_names_the_extra(network, monkey
     for make in makers[:5]:
         with pytest.raises(ImportError, match=r"skcurse\[plot\]"):
             make(None)
+
+
+@pytest.mark.parametrize("attention", [{}, {1: []}])
+def test_no_attention_is_one_clear_error(attention):
+    with pytest.raises(ValueError, match="holds no weights"):
+        AttentionDisplay(attention).plot()

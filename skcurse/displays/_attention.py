@@ -104,9 +104,16 @@ class AttentionDisplay:
 
         Raises
         ------
+        ValueError
+            If there are no weights to show.
         ImportError
             If matplotlib is not installed.
         """
+        if not any(map(np.size, self.attention.values())):
+            raise ValueError(
+                "attention holds no weights: give one a step of the window for a sign at least, "
+                "such as {1: [0.2, 0.8]}."
+            )
         self.ax_ = ax = make_axes(ax)
         n_steps = max(np.size(weights) for weights in self.attention.values())
         lags = np.arange(n_steps - 1, -1, -1)

@@ -141,8 +141,8 @@ def solve_linear(learner: Any, blocks: Map) -> None:
     learner.learning_rate_ = _rate(learner, partial(lazy_stable_rate, model, learner.alpha))
     descent = {"learning_rate": learner.learning_rate_, "alpha": learner.alpha}
     n_steps = float(learner.max_iter)
+    learner.loss_steps_ = lazy_steps(model, n_steps, **descent)  # refuses steps that diverge
     _warn_if_rounded(model, n_steps, descent)
-    learner.loss_steps_ = lazy_steps(model, n_steps, **descent)
     learner.loss_curve_ = lazy_losses(model, learner.loss_steps_, **descent)
     learner.n_iter_ = learner.max_iter
     trained = linear_weights(learner, model, n_steps)

@@ -274,6 +274,11 @@ def lazy_steps(
     steps : ndarray of shape (at most 1000,)
         Increasing whole numbers as floats.
 
+    Raises
+    ------
+    ValueError
+        If the step size is too large for the descent to be stable.
+
     Examples
     --------
     >>> import numpy as np
@@ -282,6 +287,7 @@ def lazy_steps(
     >>> lazy_steps(model, 4, learning_rate=0.5)
     array([0., 1., 2., 3., 4.])
     """
+    _check_rate(model, learning_rate, alpha)
     last = float(n_steps)
     if math.isinf(last):
         slowest = learning_rate * (model.values[-1:] ** 2 + alpha)

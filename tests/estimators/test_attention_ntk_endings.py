@@ -1,5 +1,7 @@
 """How fits of AttentionNTKRegressor end: alike with both solvers, and with one clear word."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -70,3 +72,18 @@ def test_warm_starts_go_on_from_where_large_y_left_the_weights(exponent):
     models = [fitted(s, X, y, warm_start=True, max_iter=20) for s in ("direct", "collocation")]
     check_alike(*(model.fit(X, y) for model in models), X)
     check_alike(*(model.fit(X, -y) for model in models), X)
+
+
+@pytest.mark.parametrize("solver", ["direct", "collocation"])
+@pytest.mark.parametrize("regime", ["lazy", "infinite"])
+@pytest.mark.parametrize("learning_rate", [1e10, 1e300, 1.7e308])
+@pytest.mark.parametrize("limit", [{"max_iter": 1}, {"max_iter": 1000}, {"max_iter": np.inf}])
+@pytest.mark.parametrize("alpha", [0.0, 1e10])
+def test_closed_forms_refuse_steps_that_diverge_before_all_else(
+    solver, regime, learning_rate, limit, alpha
+):
+    options = {"regime": regime, "learning_rate": learning_rate, "alpha": alpha, **limit}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match="diverges with learning_rate="):
+            fitted(solver, *problem(), **options)

@@ -106,6 +106,7 @@ def test_attention_is_judged_fold_by_fold(capsys):
         worse = sum(a > b for a, b in zip(*errors, strict=True))
         assert f"attention costs more than predicting zero in {above} of 2 folds" in section
         assert f"attention costs more than residual_linear in {worse} of 2 folds" in section
+    assert out.count("last_step_attention: 1 is uniform") == 1
 
 
 def test_a_csv_file_is_split_in_time_and_scaled_by_its_training_rows(tmp_path, capsys):

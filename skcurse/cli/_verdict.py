@@ -31,6 +31,8 @@ def verdict(comparison: Comparison) -> Iterator[str]:
             yield from (f"  {line}" for line in _against_references(names, errors, known))
         if "skill" in comparison.diagnostics_:
             yield from (f"  {line}" for line in _skills(comparison, rows))
+    if "last_step_attention" in comparison.diagnostics_:
+        yield "last_step_attention: 1 is uniform, above 1 is more on the last step"
 
 
 def _ranking(names: list[str], errors: Any, known: dict[str, float]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,12 @@ def check_parameters(network: Any) -> None:
             "regime='lazy' or regime='infinite'."
         )
     if network.max_iter != np.inf:
-        check_scalar(network.max_iter, "max_iter", Integral, min_val=1)
+        check_scalar(network.max_iter, "max_iter", Real, min_val=1)
+        # Not a number has no remainder either.
+        if network.max_iter % 1 != 0:
+            raise ValueError(
+                f"max_iter must be a whole number of steps, 1 or more; got {network.max_iter!r}."
+            )
     check_number(network.tol, "tol", min_val=0)
     check_scalar(network.n_iter_no_change, "n_iter_no_change", Integral, min_val=1)
     check_number(network.alpha, "alpha", min_val=0)

@@ -144,7 +144,7 @@ def solve_linear(learner: Any, blocks: Map) -> None:
     learner.loss_steps_ = lazy_steps(model, n_steps, **descent)  # refuses steps that diverge
     _warn_if_rounded(model, n_steps, descent)
     learner.loss_curve_ = lazy_losses(model, learner.loss_steps_, **descent)
-    learner.n_iter_ = learner.max_iter
+    learner.n_iter_ = learner.max_iter if math.isinf(n_steps) else int(learner.max_iter)
     trained = linear_weights(learner, model, n_steps)
     if table is not None:
         learner.compressed_ = linear_networks(learner, table, model)(n_steps)

@@ -66,9 +66,9 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
         Step size. "auto": one over the largest eigenvalue of the neural tangent kernel at
         initialisation plus `alpha`; 1 where the kernel is zero and nothing can move. Should a step
         of the finite regime lift the loss above its first value, "auto" halves it for good.
-    max_iter : int or numpy.inf, default=1000
-        Most steps; infinity only in the regimes with a closed form, and there best with
-        ``alpha > 0`` (see Notes).
+    max_iter : int, float or numpy.inf, default=1000
+        Most steps, a whole number; infinity only in the regimes with a closed form, and there best
+        with ``alpha > 0`` (see Notes).
     tol : float, default=1e-4
         The finite regime stops when the loss has changed by no more than this, relatively, over
         `n_iter_no_change` steps.

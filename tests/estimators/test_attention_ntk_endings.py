@@ -87,3 +87,24 @@ def test_closed_forms_refuse_steps_that_diverge_before_all_else(
         warnings.simplefilter("error")
         with pytest.raises(ValueError, match="diverges with learning_rate="):
             fitted(solver, *problem(), **options)
+
+
+@pytest.mark.parametrize("regime", ["finite", "lazy", "infinite"])
+def test_whole_numbers_of_steps_may_be_floats(regime):
+    X, y = problem()
+    for max_iter in (20.0, np.float64(20), np.int32(20)):
+        given, usual = (
+            fitted("auto", X, y, regime=regime, max_iter=m, tol=0.0, verbose=0)
+            for m in (max_iter, 20)
+        )
+        np.testing.assert_array_equal(given.predict(X), usual.predict(X))
+        assert given.n_iter_ == 20
+        assert type(given.n_iter_) is int
+        assert len(list(given.staged_predict(X))) == 20
+    for max_iter in (10.5, np.nan, 0.0, 0.5, -np.inf):
+        with pytest.raises(ValueError, match="max_iter"):
+            fitted("auto", X, y, regime=regime, max_iter=max_iter)
+    with pytest.raises(ValueError, match=r"whole number of steps.*10\.5"):
+        fitted("auto", X, y, regime=regime, max_iter=10.5)
+    with pytest.raises(TypeError, match="max_iter must be an instance of"):
+        fitted("auto", X, y, regime=regime, max_iter="20")

@@ -99,7 +99,7 @@ def initialise(learner: Any, previous: Any) -> None:
 def descend_network(learner: Any, tasks: StepTasks, blocks: Map) -> None:
     """Train the network of finite width."""
     descent = _chosen_descent(learner, blocks)
-    learner.solver_ = "direct" if descent is None else "collocation"
+    learner.solver_ = learner.start_solver_ = "direct" if descent is None else "collocation"
     if descent is None:
         data = {"sample_weight": learner.sample_weight_fit_, **options(blocks)}
         find_rate: Callable[..., float] = partial(largest_stable_rate, learner.X_fit_, **data)
@@ -121,6 +121,8 @@ def descend_network(learner: Any, tasks: StepTasks, blocks: Map) -> None:
     learner.learning_rate_ = run.learning_rate
     if descent is not None:
         learner.compressed_ = descent.network()
+        if learner.compressed_ is None:
+            learner.solver_ = "direct"
     if not run.converged:
         warnings.warn(
             f"After {run.n_iter} steps the loss still changes by more than tol={learner.tol:g}, or "

@@ -109,7 +109,8 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
     n_iter_ : int or float
         Steps taken.
     solver_ : {"direct", "collocation"}
-        How the gradient, or the features of the closed form, were evaluated.
+        How the gradient, or the features of the closed form, were evaluated. "direct" too for a
+        descent that began on a table and ended by the direct formula, as no table held its weights.
     compressed_ : CompressedNetwork or None
         The nodes that stand for the neurons in `predict`. Only with collocation; None where the
         direct formula answers, since nodes are too coarse for it or more than the neurons.
@@ -118,9 +119,9 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
     node_breaks_, node_weights_ : ndarray
         Panels of the quadrature over weights, and the trained weights of its nodes. Only in the
         infinite regime.
-    X_fit_, y_fit_, sample_weight_fit_, start_weights_, start_rate_ : ndarray, float or None
-        What `staged_predict` replays: the rows of positive weight, and where and with which step
-        size the descent started.
+    X_fit_, y_fit_, sample_weight_fit_, start_weights_, start_rate_, start_solver_
+        What `staged_predict` replays: the rows of positive weight, and from where, with which step
+        size and on which solver the descent started.
     n_features_in_ : int
         Length of the windows.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -291,7 +292,8 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
         X = self._windows(X)
         with parallel_map(self.n_jobs) as blocks:
             if self.regime_ == "finite":
-                descent = table_descent(self, blocks) if self.solver_ == "collocation" else None
+                tabulated = self.start_solver_ == "collocation"
+                descent = table_descent(self, blocks) if tabulated else None
                 steps = network_steps(self, blocks, descent)
                 for step in islice(steps, 1, self.n_iter_ + 1):
                     network = descent.network() if descent else None

@@ -33,6 +33,9 @@ def check_alike(direct, table, X):
     for own, other in zip(*map(np.atleast_2d, (table.weights_, direct.weights_)), strict=True):
         np.testing.assert_allclose(own, other, atol=1e-8 * np.abs(other).max())
     np.testing.assert_allclose(table.predict(X), direct.predict(X), atol=1e-8)
+    assert direct.solver_ == "direct"
+    tabulated = getattr(table, "compressed_", None) is not None
+    assert table.solver_ == ("collocation" if tabulated else "direct")
     for model in (direct, table):
         *_, last = model.predict(X), *model.staged_predict(X)
         np.testing.assert_array_equal(last, model.predict(X))
@@ -108,3 +111,19 @@ def test_whole_numbers_of_steps_may_be_floats(regime):
         fitted("auto", X, y, regime=regime, max_iter=10.5)
     with pytest.raises(TypeError, match="max_iter must be an instance of"):
         fitted("auto", X, y, regime=regime, max_iter="20")
+
+
+@pytest.mark.parametrize(
+    ("exponent", "solver"), [(0, "collocation"), (6, "direct"), (60, "direct")]
+)
+def test_solver_tells_how_the_fit_ended(exponent, solver):
+    X, y = problem()
+    model = fitted("collocation", X, 10.0**exponent * y)
+    assert model.solver_ == solver
+    exact = fitted("direct", X, 10.0**exponent * y)
+    # The run is replayed on the table that it began on.
+    for stage, step in zip(model.staged_predict(X), exact.staged_predict(X), strict=True):
+        np.testing.assert_allclose(stage, step, atol=1e-8)
+    np.testing.assert_array_equal(stage, model.predict(X))
+    # Nothing of it is left when the next fit has another regime.
+    assert not hasattr(model.set_params(regime="lazy").fit(X, y), "start_solver_")

@@ -36,7 +36,7 @@ from skcurse.theory.collocation_descent import (
     collocation_pays,
 )
 from skcurse.theory.compression import CompressedNetwork, compressed_forward
-from skcurse.theory.descent import Step, descent_steps, follow
+from skcurse.theory.descent import ROUNDING, Descent, Step, descent_steps, follow
 from skcurse.theory.infinite_width import (
     gaussian_nodes,
     infinite_width_features,
@@ -59,6 +59,8 @@ Array = NDArray[np.float64]
 
 # Condition number from which rounding errors are warned of: fewer than six digits are left.
 _ILL_CONDITIONED = 1e10
+# A loss that has fallen by no more than this share of itself shows nothing learnt.
+_NOTHING = 1e-4
 # About as many nodes stand for the weights of the infinitely wide network.
 _N_NODES = 1000
 
@@ -96,7 +98,7 @@ def initialise(learner: Any, previous: Any) -> None:
     learner.start_weights_ = np.broadcast_to(learner.initial_weights_, shape).copy()
 
 
-def descend_network(learner: Any, tasks: StepTasks, blocks: Map) -> None:
+def descend_network(learner: Any, tasks: StepTasks, blocks: Map) -> Descent:
     """Train the network of finite width."""
     descent = _chosen_descent(learner, blocks)
     learner.solver_ = learner.start_solver_ = "direct" if descent is None else "collocation"
@@ -123,13 +125,7 @@ def descend_network(learner: Any, tasks: StepTasks, blocks: Map) -> None:
         learner.compressed_ = descent.network()
         if learner.compressed_ is None:
             learner.solver_ = "direct"
-    if not run.converged:
-        warnings.warn(
-            f"After {run.n_iter} steps the loss still changes by more than tol={learner.tol:g}, or "
-            "is above the first. Raise max_iter, or scale X and y to unit variance.",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
+    return run
 
 
 def solve_linear(learner: Any, blocks: Map) -> None:
@@ -170,8 +166,8 @@ def _warn_if_rounded(model: LazyModel, n_steps: float, descent: dict[str, float]
         )
 
 
-def warn_if_worse_than_mean(learner: Any) -> None:
-    """Warn where the trained model fits its rows worse than one number would."""
+def warn_if_worse_than_mean(learner: Any) -> bool:
+    """Warn where the trained model fits its rows worse than one number would; whether it does."""
     y, weight = learner.y_fit_, learner.sample_weight_fit_
     weight = np.ones(len(y)) if weight is None else weight
     mean = np.average(y, axis=0, weights=weight / weight.max())
@@ -184,7 +180,8 @@ def warn_if_worse_than_mean(learner: Any) -> None:
     ridge = float(np.sum((math.sqrt(0.5 * learner.alpha) * moved) ** 2))
     trained = learner.loss_curve_[-1] - ridge
     # A tenth more is what y off centre may cost; the last term is rounding.
-    if constant > 0 and trained > 1.1 * constant + 1e-12 * learner.loss_curve_[0]:
+    worse = constant > 0 and trained > 1.1 * constant + 1e-12 * learner.loss_curve_[0]
+    if worse:
         warnings.warn(
             f"The loss on the training rows, {trained:.3g}, is above the {constant:.3g} of "
             "predicting the mean of y. The query multiplies the attention scores and the output is "
@@ -192,6 +189,47 @@ def warn_if_worse_than_mean(learner: Any) -> None:
             UserWarning,
             stacklevel=4,
         )
+    return bool(worse)
+
+
+def warn_of_ending(learner: Any, run: Descent, worse: bool) -> None:
+    """Say why a descent that did not converge ended, or, if no one has, that nothing was learnt."""
+    first, last = run.losses[0], run.losses[-1]
+    if run.converged:
+        if worse or not _learnt_nothing(learner, run):
+            return
+        longer = "" if learner.learning_rate == "auto" else ", or raise learning_rate"
+        said = (
+            f"nothing has been learnt: the loss went from {first:.6g} to {last:.6g}. Outputs stay "
+            "within the range of the windows, times at most the root of n_neurons, and a softmax "
+            f"of large scores hardly moves: scale X and y to unit variance{longer}."
+        )
+    elif last > first * (1.0 + ROUNDING):
+        said = (
+            f"the loss, {last:.6g}, is above the {first:.6g} of the start. Use a smaller "
+            "learning_rate, or 'auto', or scale X and y to unit variance."
+        )
+    else:
+        said = (
+            f"max_iter={learner.max_iter} ended the fit before the loss stood still to "
+            f"tol={learner.tol:g}. Raise max_iter or tol."
+        )
+    steps = "1 step" if run.n_iter == 1 else f"{run.n_iter} steps"
+    warnings.warn(f"After {steps} {said}", ConvergenceWarning, stacklevel=4)
+
+
+def _learnt_nothing(learner: Any, run: Descent) -> bool:
+    """Whether a descent came to rest where it began, though there was something to learn."""
+    X, first, last = learner.X_fit_, run.losses[0], run.losses[-1]
+    # Steps that a callback has cut short, or that go on with an earlier fit, may gain little; so
+    # may those of a constant window or a query of zero, whose output does not depend on weights.
+    return bool(
+        run.ending != "watch"
+        and np.all(learner.start_weights_ == learner.initial_weights_)
+        and last >= first * (1.0 - min(learner.tol, _NOTHING))
+        and last > _noise(learner)
+        and np.any((X[:, -1] != 0) & (X.max(axis=1) > X.min(axis=1)))
+    )
 
 
 def _chosen_descent(learner: Any, blocks: Map) -> TableDescent | None:

@@ -30,6 +30,7 @@ from skcurse.estimators._attention_training import (
     solve_linear,
     table_descent,
     warn_if_worse_than_mean,
+    warn_of_ending,
 )
 from skcurse.estimators._resources import (
     checked_sample_weight,
@@ -218,7 +219,8 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
         Warns
         -----
         ConvergenceWarning
-            If `max_iter` ends the finite regime, or rounding errors dominate a closed form.
+            If the finite regime ends at `max_iter`, or above the first loss, or where it began with
+            nothing learnt; or if rounding errors dominate a closed form.
         UserWarning
             If the trained network is worse on the training rows than the mean of y.
         """
@@ -242,10 +244,13 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
         with parallel_map(self.n_jobs) as blocks:
             if self.regime == "finite":
                 with StepTasks(root, task, learner) as tasks:
-                    descend_network(learner, tasks, blocks)
+                    run = descend_network(learner, tasks, blocks)
             else:
+                run = None
                 solve_linear(learner, blocks)
-        warn_if_worse_than_mean(learner)
+        worse = warn_if_worse_than_mean(learner)
+        if run is not None:
+            warn_of_ending(learner, run, worse)
         for name in learned(self):
             delattr(self, name)
         for name, value in learned(learner).items():

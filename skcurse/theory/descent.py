@@ -54,6 +54,9 @@ class Descent(NamedTuple):
         for rounding, or because `watch` ended it, rather than at `max_iter`.
     learning_rate : float
         The last step size.
+    ending : {"still", "flat", "watch", "max_iter"}
+        What ended the run: a zero gradient or a loss within `noise`, a loss that no longer changed,
+        `watch`, or the number of steps.
     """
 
     weights: Array
@@ -61,6 +64,7 @@ class Descent(NamedTuple):
     n_iter: int
     converged: bool
     learning_rate: float
+    ending: str
 
 
 class Step(NamedTuple):
@@ -264,8 +268,9 @@ def follow(
         evidence = f": the loss went from {losses[0]:.6g} to {step.loss:.6g} in {step.n_iter} steps"
         raise divergence(learning_rate, largest_stable_rate(), evidence)
     converged = ended or still or (flat and step.loss <= losses[0] * (1.0 + ROUNDING))
+    ending = "still" if still else "flat" if flat else "watch" if ended else "max_iter"
     last_rate = learning_rate if math.isnan(step.learning_rate) else step.learning_rate
-    return Descent(step.weights, np.array(losses), step.n_iter, converged, last_rate)
+    return Descent(step.weights, np.array(losses), step.n_iter, converged, last_rate, ending)
 
 
 def divergence(learning_rate: float, largest_stable_rate: float, evidence: str = "") -> ValueError:

@@ -4,8 +4,10 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from skcurse.estimators.attention_ntk import AttentionNTKRegressor
+from skcurse.theory.attention_network import forward, initial_network
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -41,7 +43,7 @@ def check_alike(direct, table, X):
         np.testing.assert_array_equal(last, model.predict(X))
 
 
-@pytest.mark.parametrize("exponent", range(0, 151, 3))
+@pytest.mark.parametrize("exponent", [0, 3, 6, 9, 12, 18, 24, 27, 30, 60, 105, 150])
 def test_solvers_end_alike_whatever_the_size_of_y(exponent):
     X, y = problem()
     y = y * 10.0**exponent
@@ -49,7 +51,7 @@ def test_solvers_end_alike_whatever_the_size_of_y(exponent):
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("exponent", [3, 9, 27, 60, 150])
+@pytest.mark.parametrize("exponent", [3, 9, 60])
 @pytest.mark.parametrize(
     "options",
     [
@@ -79,7 +81,7 @@ def test_warm_starts_go_on_from_where_large_y_left_the_weights(exponent):
 
 @pytest.mark.parametrize("solver", ["direct", "collocation"])
 @pytest.mark.parametrize("regime", ["lazy", "infinite"])
-@pytest.mark.parametrize("learning_rate", [1e10, 1e300, 1.7e308])
+@pytest.mark.parametrize("learning_rate", [1e10, 1.7e308])
 @pytest.mark.parametrize("limit", [{"max_iter": 1}, {"max_iter": 1000}, {"max_iter": np.inf}])
 @pytest.mark.parametrize("alpha", [0.0, 1e10])
 def test_closed_forms_refuse_steps_that_diverge_before_all_else(
@@ -127,3 +129,109 @@ def test_solver_tells_how_the_fit_ended(exponent, solver):
     np.testing.assert_array_equal(stage, model.predict(X))
     # Nothing of it is left when the next fit has another regime.
     assert not hasattr(model.set_params(regime="lazy").fit(X, y), "start_solver_")
+
+
+def said(fit):
+    """Categories and texts of the warnings of a fit."""
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        fit()
+    assert all(warning.filename == __file__ for warning in caught)
+    return [(warning.category, str(warning.message)) for warning in caught]
+
+
+CASES = {
+    "max_iter": ("After 3 steps max_iter=3 ended", {"max_iter": 3}),
+    "rise": ("is above the", {"max_iter": 1}),
+    "nothing": ("After 1 step nothing has been learnt", {}),
+    "saturated": ("After 0 steps nothing has been learnt", {}),
+    "slow": ("unit variance, or raise learning_rate", {"learning_rate": 1e-12}),
+}
+
+
+@pytest.mark.parametrize("solver", ["direct", "collocation"])
+@pytest.mark.parametrize("case", CASES)
+def test_one_warning_says_how_a_fit_ended(case, solver):
+    X, y = problem()
+    y = y - y.mean()
+    text, options = CASES[case]
+    if case == "nothing":
+        y = 1e12 * y
+    if case == "saturated":
+        X, solver = 1e6 * X, "direct"
+    if case == "rise":
+        rate = 2.0 * fitted("direct", X, y, max_iter=1).learning_rate_
+        for factor in np.arange(1.0, 3.0, 0.05):
+            options = {"learning_rate": factor * rate, "max_iter": 1}
+            if np.diff(fitted("direct", X, y, **options).loss_curve_) > 0:
+                break
+    model = AttentionNTKRegressor(100, solver=solver, random_state=0, **options)
+    ((category, message),) = said(lambda: model.fit(X, y))
+    assert category is ConvergenceWarning
+    assert text in message
+
+
+@pytest.mark.parametrize("solver", ["direct", "collocation"])
+def test_fits_with_nothing_to_learn_are_not_warned_of(solver):
+    X, y = problem()
+    y = y - y.mean()
+    model = AttentionNTKRegressor(
+        100, solver=solver, random_state=0, max_iter=3000, init="iid", tol=1e-3
+    )
+    constant = np.tile(X[:, :1], (1, X.shape[1]))
+    zero_query = np.column_stack([X, np.zeros(len(X))])
+    # What the network gives before it is trained, but for rounding.
+    start = forward(X, *initial_network(100, np.random.RandomState(0), antisymmetric=False))
+    assert not said(lambda: model.fit(X, start))
+    model.set_params(init="antisymmetric")
+    for windows, target in ((X, y), (constant, y), (zero_query, y), (X, 0.0 * y)):
+        assert not said(lambda X=windows, y=target: model.fit(X, y))
+
+
+def test_a_loose_tolerance_is_not_warned_of():
+    X, y = problem()
+    model = fitted("direct", X, y - y.mean(), learning_rate=1e-4, tol=0.5)
+    assert not said(lambda: model.fit(X, y - y.mean()))
+    assert model.n_iter_ == 10
+    assert 0.5 < model.loss_curve_[-1] / model.loss_curve_[0] < 0.9998
+
+
+def test_targets_far_off_centre_are_warned_of_once():
+    X, y = problem()
+    model = AttentionNTKRegressor(100, random_state=0)
+    ((category, message),) = said(lambda: model.fit(X, 1e12 + y))
+    assert category is UserWarning
+    assert "predicting the mean of y" in message
+
+
+class Stop:
+    """A callback that ends a fit after its first step."""
+
+    def setup(self, estimator, context):
+        pass
+
+    def teardown(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context):
+        pass
+
+    def on_fit_task_end(self, estimator, context):
+        return context.task_name == "step"
+
+
+def test_a_fit_that_a_callback_ends_is_not_warned_of():
+    X, y = problem()
+    model = AttentionNTKRegressor(100, random_state=0, learning_rate=1e-12)
+    model.set_callbacks(Stop())
+    assert not said(lambda: model.fit(X, y))
+    assert model.n_iter_ == 1
+
+
+def test_a_warm_start_that_gains_nothing_is_not_warned_of():
+    X, y = problem()
+    model = AttentionNTKRegressor(100, random_state=0, warm_start=True, solver="collocation")
+    assert not said(lambda: model.set_params(tol=1e-5, max_iter=20_000).fit(X, y))
+    model.set_params(tol=1e-4)
+    for _ in range(2):
+        assert not said(lambda: model.fit(X, y))
+        assert model.loss_curve_[-1] > 0.9999 * model.loss_curve_[0] > 0

@@ -1,7 +1,7 @@
 """Spectral collocation: the attention network's training loss from a small table.
 
-All that gradient descent needs from n rows are the curves G_x(w) of `skcurse.theory.skeleton`,
-and only through inner products over the rows. A table of k curves on a few hundred Chebyshev
+All that gradient descent needs from n rows are the features φ_x(w) of `skcurse.theory.skeleton`,
+and only through inner products over the rows. A table of k functions on a few hundred Chebyshev
 nodes therefore replaces the data: a step costs O(m p + k P) for m neurons, p nodes a panel and P
 nodes in all, whatever the number of rows and the length of the windows.
 """
@@ -17,10 +17,10 @@ from numpy.typing import ArrayLike
 from skcurse.theory.attention_network import forward
 from skcurse.theory.attention_ntk import DescentTerms
 from skcurse.theory.compression import compress, compressed_forward
-from skcurse.theory.curves import OUTPUTS, SLOPES, curve_values, suited_curves
 from skcurse.theory.descent import overflow
 from skcurse.theory.infinite_width import GaussianNodes
 from skcurse.theory.kernel_table import GAUSSIAN_INTERVAL, KernelTable, gaussian_nodes_on
+from skcurse.theory.ntk import kernel_features
 from skcurse.theory.panels import Panels, PointsOnPanels
 from skcurse.theory.skeleton import Skeleton, digested_skeleton, triangle
 from skcurse.theory.tilted_moments import Array, Map
@@ -63,14 +63,14 @@ class CollocationTable:
     sample_weight : array-like of shape (n_samples,), default=None
         Non-negative weight of every row in the loss.
     tol : float, default=1e-13
-        Error of the tabulated curves, relative to a row's range.
+        Error of the tabulated features, relative to their sizes.
     map : callable, default=map
         Parallel map over blocks of rows.
 
     Attributes
     ----------
     skeleton : Skeleton
-        How every row's curve is rebuilt from its values at a few weights.
+        How every row's feature is rebuilt from those at a few weights.
     X, y, sample_weight, map
         The arguments of the direct formula; y with a column for each output.
     rank : int
@@ -81,17 +81,15 @@ class CollocationTable:
     Raises
     ------
     ValueError
-        If X has scores above 1e20, or curves too steep to tabulate, or the loss overflows.
+        If X has scores above 1e20, or features too steep to tabulate, or what overflows.
 
     Notes
     -----
-    Derived. With the skeleton's G = G(u) T and the constant curve x_d appended, the rows
-    √weight [G(u), x_d, y] have a triangular factor R, accumulated over blocks of rows. The
+    Derived. With the skeleton's φ = φ(u) T and the windows' means appended, the rows
+    √weight [φ(u), mean, y] have a triangular factor R, accumulated over blocks of rows. The
     residual F - y for neurons of weights w_r and masses a_r/√m is then an orthogonal matrix times
-    R [Σ_r a_r T(w_r)/√m; Σ_r a_r/√m; -1], so its norm, and its inner product with every curve,
-    need R alone. Where outputs hardly depend on the weights, slopes take the place of G, their
-    integrals that of T, and the windows' means that of x_d (see
-    `skcurse.theory.curves.suited_curves`).
+    R [Σ_r a_r ∫_0^{w_r} T/√m; Σ_r a_r/√m; -1], so its norm, and its inner product with every
+    feature, need R alone.
 
     References
     ----------
@@ -128,33 +126,28 @@ class CollocationTable:
         weight = np.ones(len(self.X)) if sample_weight is None else sample_weight
         weight = np.asarray(weight, dtype=np.float64)
         self._total_weight = float(weight.sum())
-        low, high = interval
-        curves = suited_curves(self.X, interval)
-        if curves != OUTPUTS:
-            # Slopes are summed up from zero.
-            low, high = min(low, 0.0), max(high, 0.0)
         self.skeleton, parts = digested_skeleton(
-            self.X, (low, high), _digest, (self.y, np.sqrt(weight)), curves=curves, tol=tol, map=map
+            self.X, interval, _digest, (self.y, np.sqrt(weight)), tol=tol, map=map
         )
         factors, products = zip(*parts, strict=True)
         self._audit_products = sum(products)
         self._tabulate(triangle(np.concatenate(factors)))
 
     def _tabulate(self, R: Array) -> None:
-        """Tables from the triangular factor of √weight [curves, anchor, y]."""
+        """Tables from the triangular factor of √weight [φ(u), mean, y]."""
         if not np.isfinite(np.vdot(R, R)):
             raise overflow()
         panels = self.skeleton.panels
         one = np.zeros((1, panels.nodes.size))
         one[0, :: panels.order] = 1.0
-        curves = self.skeleton.weights.size + 1
-        self._table = R[:curves, :curves] @ np.concatenate([self.skeleton.outputs, one])
+        k = self.skeleton.weights.size
+        self._table = R[: k + 1, : k + 1] @ np.concatenate([self.skeleton.integrals, one])
         with np.errstate(over="ignore"):
-            self._slope_table = R[:curves, : curves - 1] @ self.skeleton.slopes
+            self._slope_table = R[: k + 1, :k] @ self.skeleton.coefficients
         if not np.isfinite(self._slope_table).all():
             raise overflow()
-        self._target = R[:curves, curves:].T.copy()
-        self.floors = np.sum(R[curves:, curves:] ** 2, axis=0)
+        self._target = R[: k + 1, k + 1 :].T.copy()
+        self.floors = np.sum(R[k + 1 :, k + 1 :] ** 2, axis=0)
         self.rank = len(self._table)
         self._points: dict[int, PointsOnPanels] = {}
 
@@ -381,7 +374,7 @@ def infinite_width_kernel(X: ArrayLike, Y: ArrayLike | None = None, *, map: Map 
     Raises
     ------
     ValueError
-        If the windows have scores above 1e20, or curves too steep to tabulate.
+        If the windows have scores above 1e20, or features too steep to tabulate, or that overflow.
 
     Notes
     -----
@@ -394,11 +387,9 @@ def infinite_width_kernel(X: ArrayLike, Y: ArrayLike | None = None, *, map: Map 
 
     Examples
     --------
-    >>> from skcurse.theory.curves import curve_values
     >>> X = np.random.default_rng(0).standard_normal((5, 4))
     >>> w = np.random.default_rng(1).standard_normal(200_000)
-    >>> step = 1e-5
-    >>> phi = (curve_values(X, w + step) - curve_values(X, w - step)) / (2 * step)
+    >>> phi = kernel_features(X, w)
     >>> bool(np.allclose(infinite_width_kernel(X), phi @ phi.T / w.size, rtol=0.1))
     True
     """
@@ -442,9 +433,9 @@ def _root_mean_square(values: Array) -> float:
 def _digest(
     skeleton: Skeleton, X: Array, values: Array, y: Array, root_weight: Array
 ) -> tuple[Array, Array]:
-    """R factor of rows √weight [curves, anchor, y], and their products with features elsewhere."""
-    features = curve_values(X, _audit_weights(skeleton.panels), SLOPES)
+    """R factor of rows √weight [φ(u), mean, y], and their products with features elsewhere."""
+    features = kernel_features(X, _audit_weights(skeleton.panels))
     with np.errstate(over="ignore", invalid="ignore"):
-        anchor = skeleton.curves.anchor(X)[:, None]
-        rows = np.concatenate([values, anchor, y], axis=1) * root_weight[:, None]
+        means = X.mean(axis=1, keepdims=True)
+        rows = np.concatenate([values, means, y], axis=1) * root_weight[:, None]
         return triangle(rows), rows.T @ (features * root_weight[:, None])

@@ -1,7 +1,7 @@
 """A trained network as the few masses that predict what all its neurons predict.
 
-The output f(x) = Σ_r a_r ⟨S_r(x), x⟩/√m integrates the curve of row x over the signed measure
-Σ_r a_r δ(w_r)/√m. A skeleton rebuilds that curve from k values, so the measure may be replaced by
+The output f(x) = Σ_r a_r ⟨S_r(x), x⟩/√m integrates a function of w over the signed measure
+Σ_r a_r δ(w_r)/√m. A skeleton rebuilds it from k features of x, so the measure may be replaced by
 k masses: predicting with a million neurons costs what a hundred neurons cost.
 """
 
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skcurse.theory.curves import CURVES, curve_values
+from skcurse.theory.ntk import kernel_features
 from skcurse.theory.skeleton import Skeleton, rebuilding_errors
 from skcurse.theory.tilted_moments import BLOCK_BYTES, Array, Map, row_tasks
 
@@ -29,17 +29,15 @@ class CompressedNetwork(NamedTuple):
     weights : ndarray of shape (n_skeleton,)
         Skeleton weights.
     masses : ndarray of shape (n_skeleton, n_outputs)
-        What the curve's values there are multiplied by.
+        What the row's features there are multiplied by.
     totals : ndarray of shape (n_outputs,)
-        What the curves' anchor is multiplied by: Σ_r a_r/√m.
+        What the window's mean is multiplied by: Σ_r a_r/√m.
     check_weights : ndarray of shape (n_checks,)
         Where a row shows whether the skeleton covers it.
     check_values : ndarray of shape (n_skeleton, n_checks)
-        How the skeleton rebuilds a curve there.
+        How the skeleton rebuilds a feature there.
     tol : float
-        Largest error of a covered row, relative to the size of its curve.
-    curves : str, default="outputs"
-        Which curves, by their name in `skcurse.theory.curves.CURVES`.
+        Largest error of a covered row, relative to the size of its feature.
     """
 
     weights: Array
@@ -48,7 +46,6 @@ class CompressedNetwork(NamedTuple):
     check_weights: Array
     check_values: Array
     tol: float
-    curves: str = "outputs"
 
 
 def compress(
@@ -87,9 +84,9 @@ def compress(
     >>> network.weights.size < 100, bool(np.abs(error).max() < 1e-10)
     (True, True)
     """
-    functions, totals = skeleton.outputs, [np.sum(masses) for _, masses in measures]
+    functions, totals = skeleton.integrals, [np.sum(masses) for _, masses in measures]
     if derivative:
-        functions, totals = skeleton.slopes, [0.0] * len(measures)
+        functions, totals = skeleton.coefficients, [0.0] * len(measures)
     moments = [skeleton.panels.at(weights).moments(masses) for weights, masses in measures]
     return CompressedNetwork(
         skeleton.weights,
@@ -98,7 +95,6 @@ def compress(
         skeleton.check_weights,
         skeleton.check_values,
         skeleton.tol,
-        skeleton.curves.name,
     )
 
 
@@ -145,9 +141,8 @@ def compressed_forward(
 
 
 def _rebuilt(X: Array, network: CompressedNetwork) -> tuple[Array, Array]:
-    """Give the outputs of a block of rows, and how well their curves are rebuilt."""
-    curves = CURVES[network.curves]
-    values = curve_values(X, np.concatenate([network.weights, network.check_weights]), curves)
+    """Give the outputs of a block of rows, and how well their features are rebuilt."""
+    values = kernel_features(X, np.concatenate([network.weights, network.check_weights]))
     outputs = values[:, : network.weights.size] @ network.masses
-    outputs += np.multiply.outer(curves.anchor(X), network.totals)
-    return outputs, rebuilding_errors(X, values, network.check_values, curves)
+    outputs += np.multiply.outer(X.mean(axis=1), network.totals)
+    return outputs, rebuilding_errors(X, values, network.check_values)

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import ArrayLike
 
-from skcurse.theory.curves import graded_panels
+from skcurse.theory.feature_panels import graded_panels
 from skcurse.theory.ntk import feature_product, kernel_features
 from skcurse.theory.panels import Panels
 from skcurse.theory.tilted_moments import BLOCK_BYTES, Array, Map, last_step_attention
@@ -33,7 +33,7 @@ _RANGE = 12.0
 _COARSEST = np.linspace(-_RANGE, _RANGE, 17)
 # Resolved with 24 coefficients, integrated with 32 nodes.
 _TEST_ORDER, _ORDER = 24, 32
-# Rows that are resolved at a time: their curves take some megabytes.
+# Rows that are resolved at a time: their features take some megabytes.
 _TEST_ROWS = 512
 
 

@@ -1,7 +1,7 @@
 """Tangent kernels from a skeleton of their features, at a cost that hardly knows the width.
 
 The kernel H_ij = Σ_r φ_i(w_r) φ_j(w_r)/m is an integral over the neurons' weights of products of
-the curves φ_x(w) = x_d var(x; w). A skeleton rebuilds every one of them from k values,
+the features φ_x(w) = x_d var(x; w). A skeleton rebuilds every one of them from k values,
 φ_x(w) = Σ_l φ_x(u_l) T_l(w), so with V_il = φ_i(u_l) and M = Σ_r T(w_r) T(w_r)ᵀ/m,
 
     H = V M Vᵀ,
@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
 
-from skcurse.theory.curves import SLOPES
+from skcurse.theory.feature_panels import feature_sizes
 from skcurse.theory.infinite_width import GaussianNodes, nodes_on
 from skcurse.theory.panels import Panels
 from skcurse.theory.skeleton import Skeleton, digested_skeleton, triangle
@@ -42,7 +42,7 @@ class KernelTable:
     interval : tuple of two floats
         Range of weights to cover.
     tol : float, default=2e-14
-        Error of the tabulated curves, relative to their sizes.
+        Error of the tabulated features, relative to their sizes.
     map : callable, default=map
         Parallel map over blocks of rows.
 
@@ -58,7 +58,7 @@ class KernelTable:
     Raises
     ------
     ValueError
-        If a feature overflows, or the curves are too steep to tabulate; and by the methods, if a
+        If a feature overflows, or the features are too steep to tabulate; and by the methods, if a
         network's weights are where the features of these windows vanish in that noise.
 
     References
@@ -85,11 +85,11 @@ class KernelTable:
         map: Map = map,
     ) -> None:
         X = np.asarray(X, dtype=np.float64)
-        self.noise = tol * float(scipy.linalg.norm(SLOPES.size(X), check_finite=False))
+        self.noise = tol * float(scipy.linalg.norm(feature_sizes(X), check_finite=False))
         if not np.isfinite(self.noise):
             raise ValueError("The tangent kernel's features overflow: scale X down.")
         self.skeleton, values = digested_skeleton(
-            X, interval, _values, curves=SLOPES, tol=tol, stretch=1.0, map=map
+            X, interval, _values, tol=tol, stretch=1.0, map=map
         )
         self.values: Array = np.concatenate(values)
 
@@ -147,8 +147,8 @@ class KernelTable:
     def _infinite_width_root(self) -> Array:
         """Root of M for w ~ N(0, 1)."""
         nodes = gaussian_nodes_on(self.skeleton.panels)
-        curves = self.skeleton.panels.at(nodes.points).evaluate_many(self.skeleton.coefficients)
-        root: Array = curves * nodes.roots
+        functions = self.skeleton.panels.at(nodes.points).evaluate_many(self.skeleton.coefficients)
+        root: Array = functions * nodes.roots
         return root
 
     def _factor(self, root: Array) -> Array:

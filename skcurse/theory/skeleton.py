@@ -1,10 +1,12 @@
 """The few weights at which attention must be evaluated to know it everywhere.
 
-The curves of `skcurse.theory.curves` are analytic, so for rows up to a given width they span, to
-double precision, a space of a few dozen dimensions: k *skeleton* weights u_1, ..., u_k and
-interpolating functions T_l give every one of them,
+The features of `skcurse.theory.feature_panels` are analytic, so for rows up to a given width they
+span, to double precision, a space of a few dozen dimensions: k *skeleton* weights u_1, ..., u_k
+and interpolating functions T_l give every one of them,
 
-    G_x(w) = Σ_l G_x(u_l) T_l(w).
+    φ_x(w) = Σ_l φ_x(u_l) T_l(w),
+
+and what a row adds to a network's output, mean(x) + Σ_l φ_x(u_l) ∫_0^w T_l.
 """
 
 from __future__ import annotations
@@ -18,7 +20,13 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from skcurse.theory.curves import OUTPUTS, Curves, curve_values, first_breaks, resolved_curves
+from skcurse.theory.feature_panels import (
+    divisors,
+    feature_sizes,
+    first_breaks,
+    resolved_features,
+)
+from skcurse.theory.ntk import kernel_features
 from skcurse.theory.panels import Panels
 from skcurse.theory.tilted_moments import BLOCK_BYTES, Array, Map, row_tasks
 
@@ -32,7 +40,7 @@ __all__ = [
 
 _N_CHECKS = 8
 _N_PROBES = 2048
-# Indices of rows and their curves' values.
+# Indices of rows and their features.
 _Known = tuple[NDArray[np.intp], Array]
 # Softmax is one-hot but for a sliver of weights around zero, which takes hundreds of panels.
 _LARGEST_SCORE = 1e20
@@ -40,7 +48,7 @@ _LARGEST_SCORE = 1e20
 
 @dataclass(frozen=True)
 class Skeleton:
-    """Weights from whose curve values every covered row's curve is rebuilt.
+    """Weights from the features at which every covered row's feature is rebuilt.
 
     Made by `find_skeleton`.
 
@@ -57,9 +65,7 @@ class Skeleton:
     check_values : ndarray of shape (n_skeleton, n_checks)
         T_l there.
     tol : float
-        Largest error, relative to its curve's size, of a covered row.
-    curves : Curves, default=OUTPUTS
-        Which curves it rebuilds.
+        Largest error, relative to its feature's size, of a covered row.
     """
 
     panels: Panels
@@ -68,27 +74,21 @@ class Skeleton:
     check_weights: Array
     check_values: Array
     tol: float
-    curves: Curves = OUTPUTS
 
     @cached_property
-    def outputs(self) -> Array:
-        """Coefficients of what multiplies the curves' values in an output less its anchor."""
-        return self.curves.output_part(self.panels, self.coefficients)
-
-    @cached_property
-    def slopes(self) -> Array:
-        """Coefficients of what multiplies the curves' values in the slope of an output."""
-        return self.curves.slope_part(self.panels, self.coefficients)
+    def integrals(self) -> Array:
+        """Chebyshev coefficients of ∫_0^w T_l, shape (n_skeleton, n_nodes)."""
+        return self.panels.antiderivative(self.coefficients)
 
     def errors(self, X: Array) -> Array:
-        """Largest error of every row at the check weights, relative to its curve's size."""
+        """Largest error of every row at the check weights, relative to its feature's size."""
         return self.values(X)[1]
 
     def values(self, X: Array) -> tuple[Array, Array]:
-        """Curves of rows at the skeleton weights, and the errors of the rows."""
+        """Features of rows at the skeleton weights, and the errors of the rows."""
         weights = np.concatenate([self.weights, self.check_weights])
-        values = curve_values(X, weights, self.curves)
-        errors = rebuilding_errors(X, values, self.check_values, self.curves)
+        values = kernel_features(X, weights)
+        errors = rebuilding_errors(X, values, self.check_values)
         return values[:, : self.weights.size], errors
 
     def tasks(self, X: Array) -> list[slice]:
@@ -96,30 +96,25 @@ class Skeleton:
         return row_tasks(X, self.weights.size + self.check_weights.size, BLOCK_BYTES)
 
 
-def rebuilding_errors(
-    X: Array, values: Array, check_values: Array, curves: Curves = OUTPUTS
-) -> Array:
-    """Largest error of every row's rebuilt curve at check weights, relative to the curve's size.
+def rebuilding_errors(X: Array, values: Array, check_values: Array) -> Array:
+    """Largest error of every row's rebuilt feature at check weights, relative to its size.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
         Windows.
     values : ndarray of shape (n_samples, n_skeleton + n_checks)
-        Their curves at the skeleton weights, then at the check weights.
+        Their features at the skeleton weights, then at the check weights.
     check_values : ndarray of shape (n_skeleton, n_checks)
         The interpolating functions at the check weights.
-    curves : Curves, default=OUTPUTS
-        Which curves.
 
     Returns
     -------
     errors : ndarray of shape (n_samples,)
     """
     known, checks = values[:, : len(check_values)], values[:, len(check_values) :]
-    size = curves.size(X)
     error = np.abs(checks - known @ check_values).max(axis=1, initial=0.0)
-    relative: Array = error / np.where(size > 0, size, 1.0)
+    relative: Array = error / divisors(X)
     return relative
 
 
@@ -128,13 +123,12 @@ def find_skeleton(X: ArrayLike, interval: tuple[float, float], **options: Any) -
 
     Examples
     --------
-    >>> from skcurse.theory.curves import curve_values
     >>> X = np.random.default_rng(0).standard_normal((2000, 16))
     >>> skeleton = find_skeleton(X, (-3.0, 3.0))
-    >>> values = curve_values(X, skeleton.weights)
+    >>> values = kernel_features(X, skeleton.weights)
     >>> w = np.array([-1.234, 0.777])
     >>> T = skeleton.panels.at(w).evaluate_many(skeleton.coefficients)
-    >>> bool(np.abs(values @ T - curve_values(X, w)).max() < 1e-11)
+    >>> bool(np.abs(values @ T - kernel_features(X, w)).max() < 1e-11)
     True
     """
     return digested_skeleton(X, interval, **options)[0]
@@ -146,7 +140,6 @@ def digested_skeleton(
     digest: Callable[..., Any] | None = None,
     columns: Sequence[Array] = (),
     *,
-    curves: Curves = OUTPUTS,
     order: int = 16,
     tol: float = 1e-13,
     n_rows: int | None = None,
@@ -160,19 +153,17 @@ def digested_skeleton(
     X : array-like of shape (n_samples, n_features)
         Windows.
     interval : tuple of two floats
-        Range of weights to cover.
+        Range of weights to cover; w = 0, where integrals start, is covered in any case.
     digest : callable, default=None
-        Called with the skeleton, a block of rows of X, their curves at the skeleton weights and the
-        same rows of `columns`. To see whether rows are covered takes their values: this saves a
+        Called with the skeleton, a block of rows of X, their features at the skeleton weights and
+        the same rows of `columns`. To see whether rows are covered takes their values: this saves a
         second look.
     columns : sequence of ndarray of shape (n_samples, ...)
         What else it needs of every row.
-    curves : Curves, default=OUTPUTS
-        Which curves.
     order : int, default=16
         Chebyshev nodes a panel.
     tol : float, default=1e-13
-        Error of the tabulated curves, relative to their sizes.
+        Error of the tabulated features, relative to their sizes.
     n_rows : int, default=None
         Rows the skeleton is first found from: the widest by |x_d| range(x), and others, the fewer
         the narrower they are. Rows that it turns out not to cover are added. None is 192, or more
@@ -192,11 +183,11 @@ def digested_skeleton(
     Raises
     ------
     ValueError
-        If X has scores above 1e20, or curves too steep to tabulate.
+        If X has scores above 1e20, or features too steep to tabulate, or that overflow.
 
     Notes
     -----
-    Column-pivoted QR of the sampled rows at all nodes, G = Q [R_1 R_2] up to a permutation, gives
+    Column-pivoted QR of the sampled rows at all nodes, Φ = Q [R_1 R_2] up to a permutation, gives
     the k skeleton nodes and T = [I, R_1^{-1} R_2]: an interpolative decomposition.
 
     References
@@ -209,7 +200,7 @@ def digested_skeleton(
     >>> X = np.random.default_rng(0).standard_normal((100, 4))
     >>> sums = lambda skeleton, X, values: values.sum(axis=0)
     >>> skeleton, parts = digested_skeleton(X, (-1.0, 1.0), sums)
-    >>> np.allclose(sum(parts), curve_values(X, skeleton.weights).sum(axis=0))
+    >>> np.allclose(sum(parts), kernel_features(X, skeleton.weights).sum(axis=0))
     True
     """
     X = np.asarray(X, dtype=np.float64)
@@ -223,6 +214,9 @@ def digested_skeleton(
             f"Windows with scores w x_d x up to {largest:.1g} cannot be tabulated: scale X down, "
             "or use the direct formula (solver='direct')."
         )
+    if not np.all(np.isfinite(feature_sizes(stretch * X))):
+        raise ValueError("The features x_d var(x; w) overflow: scale X down.")
+    interval = (min(interval[0], 0.0), max(interval[1], 0.0))
     by_width = np.argsort(-width, kind="stable")
     widest = by_width[: n_rows // 4]
     sample = np.union1d(widest, by_width[_spread(len(X), n_rows - n_rows // 4, power=2.0)])
@@ -231,7 +225,7 @@ def digested_skeleton(
         rows = X[sample]
         if stretch != 1.0:
             rows = np.concatenate([stretch * X[widest], rows])
-        skeleton, values = _skeleton_from(rows, interval, order, tol, curves, map)
+        skeleton, values = _skeleton_from(rows, interval, order, tol, map)
         if len(X) > _N_PROBES:
             # Most skeletons that fall short do so on a few rows already.
             missed = _missed(skeleton.errors(X[probe]), skeleton.tol, n_rows)
@@ -286,12 +280,11 @@ def _digested(
 
 
 def _skeleton_from(
-    X: Array, interval: tuple[float, float], order: int, tol: float, curves: Curves, map: Map
+    X: Array, interval: tuple[float, float], order: int, tol: float, map: Map
 ) -> tuple[Skeleton, Array]:
     """Skeleton of the given rows, from all of them at all nodes, and their values there."""
-    panels, values = resolved_curves(X, first_breaks(X, interval), order, tol, curves, map)
-    size = curves.size(X)[:, None]
-    relative = values / np.where(size > 0, size, 1.0)
+    panels, values = resolved_features(X, first_breaks(X, interval), order, tol, map)
+    relative = values / divisors(X)[:, None]
     R, pivots = scipy.linalg.qr(relative, mode="r", pivoting=True, check_finite=False)
     diagonal = np.abs(np.diag(R))
     k = int(np.count_nonzero(diagonal > 0.1 * tol * diagonal[0]))
@@ -305,7 +298,7 @@ def _skeleton_from(
     checks = (panels.nodes[hardest] + panels.nodes[hardest + 1]) / 2.0
     check_values = panels.at(checks).evaluate_many(functions)
     skeleton = Skeleton(
-        panels, panels.nodes[pivots[:k]], functions, checks, check_values, 100.0 * tol, curves
+        panels, panels.nodes[pivots[:k]], functions, checks, check_values, 100.0 * tol
     )
     return skeleton, values[:, pivots[:k]]
 

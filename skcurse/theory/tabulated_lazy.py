@@ -1,7 +1,7 @@
 """Lazy and infinitely wide networks from a collocation table: no array grows with the rows.
 
-They predict from few nodes too: the output is linear in the curves and their derivatives, which a
-skeleton rebuilds from the curves' values at its weights.
+They predict from few nodes too: the output is linear in the row's features, which a skeleton
+rebuilds from those at its weights.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from skcurse.theory.collocation import CollocationTable
 from skcurse.theory.compression import CompressedNetwork, compress, compressed_forward
-from skcurse.theory.curves import SLOPES
+from skcurse.theory.feature_panels import feature_sizes
 from skcurse.theory.lazy_descent import LazyModel, lazy_model, lazy_weights
 from skcurse.theory.skeleton import Skeleton
 from skcurse.theory.tilted_moments import BLOCK_BYTES, Array
@@ -91,20 +91,16 @@ class CompressedLazyModel:
 
     Notes
     -----
-    Derived. With displacements δ, the output is linear in the curves G_x and their derivatives,
+    Derived. With displacements δ, the output is
 
-        f(x) = Σ_r masses_r (G_x(w_r) + x_d) + Σ_r scales_r δ_r x_d var(x; w_r),
+        f(x) = Σ_r masses_r (mean(x) + ∫_0^{w_r} φ_x) + Σ_r scales_r δ_r φ_x(w_r),
 
-    where x_d var(x; w) = dG_x/dw is rebuilt from few values too. As δ is linear in what the descent
-    does to the k modes of the model, so are the nodes' masses: once every mode is compressed, a
-    step costs as much as a model with k weights, whatever their true number.
+    where φ_x(w) = x_d var(x; w) is rebuilt from few of its values. As δ is linear in what the
+    descent does to the k modes of the model, so are the nodes' masses: once every mode is
+    compressed, a step costs as much as a model with k weights, whatever their true number.
 
-    A curve G_x that is rebuilt up to ρ range(x) has a slope that is off by up to about p/h times
-    that on a panel of half-width h with p nodes. Errors of slopes oscillate: under a smooth density
-    of weights they integrate to about ρ range(x) ‖δ‖, and n_weights random ones add
-    p ρ range(x) ‖δ‖ (Σ_r scales_r⁴/h_r²)^½. A skeleton of the slopes themselves has them up to
-    ρ size(x), which makes at most ρ size(x) ‖scales‖ ‖δ‖. Rows whose ρ might make more than 1e-9
-    of the outputs' size do not count as covered.
+    A feature that is rebuilt up to ρ times its size makes an error of ρ size ‖scales‖ ‖δ‖ at most.
+    Rows whose ρ might make more than 1e-9 of the outputs' size do not count as covered.
 
     Examples
     --------
@@ -138,20 +134,13 @@ class CompressedLazyModel:
         modes = _compressed_modes(skeleton, model, w, scales)
         self._model = model._replace(right=np.concatenate([modes, np.eye(len(modes))], axis=1))
         self._tabulated = 0.01 * skeleton.tol
-        panels = skeleton.panels
-        halves = panels.halves[np.searchsorted(panels.breaks[1:-1], w, side="right")]
-        if skeleton.curves == SLOPES:
-            self._growth = float(np.linalg.norm(scales))
-        else:
-            self._growth = 1.0 + panels.order * float(np.linalg.norm(scales**2 / halves))
-
         X = np.asarray(X, dtype=np.float64)
         rows = X[np.unique(np.linspace(0, len(X) - 1, _N_ROWS).astype(np.intp))]
         single = np.eye(skeleton.weights.size)
         alone = self._start._replace(masses=single, totals=np.zeros(len(single)))
-        self._values, self._anchor = compressed_forward(rows, alone), skeleton.curves.anchor(rows)
+        self._values, self._means = compressed_forward(rows, alone), rows.mean(axis=1)
         self._range = _root_mean_square(np.ptp(rows, axis=1))
-        self._size = _root_mean_square(skeleton.curves.size(rows))
+        self._growth = np.linalg.norm(scales) * _root_mean_square(feature_sizes(rows))
 
     def network(
         self, n_steps: float, *, learning_rate: float, alpha: float = 0.0
@@ -173,9 +162,9 @@ class CompressedLazyModel:
         moved, path = np.split(moved, [self._start.weights.size])
         masses = self._start.masses + moved
         totals = np.repeat(self._start.totals, masses.shape[1])
-        outputs = self._values @ masses + np.multiply.outer(self._anchor, totals)
+        outputs = self._values @ masses + np.multiply.outer(self._means, totals)
         size = np.maximum(_root_mean_square(outputs), _NOTHING * self._range)
-        error = self._growth * self._size * np.linalg.norm(path, axis=0)
+        error = self._growth * np.linalg.norm(path, axis=0)
         # Nothing has moved, or no window varies: then nothing can be off.
         off = error > 0
         tol = float(np.min(_ACCURACY * size[off] / error[off], initial=self._start.tol))
@@ -186,12 +175,12 @@ class CompressedLazyModel:
 
 def _compressed_modes(skeleton: Skeleton, model: LazyModel, weights: Array, scales: Array) -> Array:
     """Masses of the skeleton's nodes, a row for each singular vector as displacement."""
-    slopes = skeleton.slopes
-    modes = np.zeros((len(model.values), len(slopes)))
-    step = max(1, BLOCK_BYTES // (16 * max(1, len(slopes))))
+    functions = skeleton.coefficients
+    modes = np.zeros((len(model.values), len(functions)))
+    step = max(1, BLOCK_BYTES // (16 * max(1, len(functions))))
     for first in range(0, weights.size, step):
         part = slice(first, first + step)
-        values = skeleton.panels.at(weights[part]).evaluate_many(slopes)
+        values = skeleton.panels.at(weights[part]).evaluate_many(functions)
         modes += model.right[:, part] @ (values * scales[part]).T
     return modes
 

@@ -144,7 +144,7 @@ def scatter_neurons(weights: ArrayLike, signs: ArrayLike, panels: Panels) -> Par
     signs : array-like of shape (n_neurons,)
         Their signs a_r, 1 or -1.
     panels : Panels
-        Panels that resolve the curves of the data.
+        Panels that resolve the features of the data.
 
     Returns
     -------
@@ -156,7 +156,7 @@ def scatter_neurons(weights: ArrayLike, signs: ArrayLike, panels: Panels) -> Par
     -----
     Derived. The masses are those of the interpolatory quadrature for the empirical measure of the
     neurons: Σ_s masses_s f(w_s) = Σ_r a_r f(w_r)/√m for every f the panels resolve. This holds at
-    all times for f = G_x ∘ T_t, as long as they resolve T_t.
+    all times for f = F_x ∘ T_t, where F_x(w) = ⟨softmax(w x_d x), x⟩, as long as they resolve T_t.
 
     Examples
     --------

@@ -8,7 +8,6 @@ import pytest
 
 from skcurse.theory.attention_network import forward, initial_network
 from skcurse.theory.compression import compress, compressed_forward
-from skcurse.theory.curves import SLOPES
 from skcurse.theory.ntk import kernel_features
 from skcurse.theory.skeleton import find_skeleton
 
@@ -69,12 +68,12 @@ def test_linearised_networks():
 
 @pytest.mark.parametrize("scale", [1.0, 1e-2, 1e-6])
 @pytest.mark.parametrize("derivative", [False, True])
-def test_slopes_as_curves(scale, derivative):
+def test_windows_of_any_small_scale(scale, derivative):
     weights, signs = networks(500, antisymmetric=False)
     train, X = windows(400, scale=scale), windows(50, seed=2, scale=0.9 * scale)
     masses = signs / np.sqrt(500)
     network = compress(
-        find_skeleton(train, INTERVAL, curves=SLOPES), [(weights[0], masses)], derivative=derivative
+        find_skeleton(train, INTERVAL), [(weights[0], masses)], derivative=derivative
     )
     exact = forward(X, weights[0], signs)
     if derivative:

@@ -4,10 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from curve_rows import KINDS, draw
 from scipy import integrate
+from window_kinds import KINDS, draw
 
-from skcurse.theory.curves import SLOPES
+from skcurse.theory.feature_panels import feature_sizes
 from skcurse.theory.kernel_table import (
     GAUSSIAN_INTERVAL,
     KernelTable,
@@ -31,7 +31,7 @@ def test_kernel_and_spectrum(kind, n_neurons, n_samples):
     table = covering(X, weights)
     factor = table.factor(weights)
     kernel = neural_tangent_kernel(X, None, weights)
-    size = SLOPES.size(X)
+    size = feature_sizes(X)
     assert np.all(np.abs(factor @ factor.T - kernel) <= 1e-12 * np.outer(size, size))
     found, exact = table.singular_values(weights), ntk_singular_values(X, weights)
     assert table.noise < 1e-12 * exact[0]
@@ -45,7 +45,7 @@ def test_kernel_and_spectrum(kind, n_neurons, n_samples):
 
 def test_weights_where_features_vanish_are_an_error():
     X, weights = draw("far from zero", 30), np.array([-1.0, 0.7, 1.0])
-    assert neural_tangent_kernel(X, None, weights).max() < 1e-6 * np.max(SLOPES.size(X)) ** 2
+    assert neural_tangent_kernel(X, None, weights).max() < 1e-6 * np.max(feature_sizes(X)) ** 2
     table = covering(X, weights)
     for method in (table.factor, table.singular_values):
         with pytest.raises(ValueError, match="solver='direct'"):

@@ -3,7 +3,7 @@
 import mpmath
 import numpy as np
 import pytest
-from curve_rows import KINDS, draw
+from window_kinds import KINDS, draw
 
 from skcurse.theory.node_moments import node_moments
 from skcurse.theory.panels import Panels

@@ -1,27 +1,43 @@
-"""Curves, graded panels and skeletons against the direct formula."""
+"""Skeletons against the direct formula."""
 
 import numpy as np
 import pytest
-from curve_rows import KINDS, draw, width
+from window_kinds import KINDS, draw, width
 
-from skcurse.theory.curves import OUTPUTS, SLOPES, curve_values
+from skcurse.theory.feature_panels import divisors, feature_sizes
+from skcurse.theory.ntk import kernel_features
 from skcurse.theory.skeleton import digested_skeleton, find_skeleton, rebuilding_errors
+from skcurse.theory.tilted_moments import tilted_moments
 
 INTERVAL = (-4.0, 4.0)
 
 
-@pytest.mark.parametrize("curves", [OUTPUTS, SLOPES], ids=["outputs", "slopes"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_samples", [5, 1500, 5000])
-def test_skeleton_rebuilds_every_curve(kind, n_samples, curves):
+def test_skeleton_rebuilds_every_feature_and_output(kind, n_samples):
     X = draw(kind, n_samples)
-    skeleton = find_skeleton(X, INTERVAL, curves=curves)
+    skeleton = find_skeleton(X, INTERVAL)
     assert skeleton.errors(X).max() <= skeleton.tol
     w = np.random.default_rng(2).uniform(*INTERVAL, 60)
-    T = skeleton.panels.at(w).evaluate_many(skeleton.coefficients)
-    error = curve_values(X, skeleton.weights, curves) @ T - curve_values(X, w, curves)
-    assert np.all(np.abs(error).max(axis=1) <= 2e-11 * curves.size(X) + 1e-15)
+    values, points = kernel_features(X, skeleton.weights), skeleton.panels.at(w)
+    error = values @ points.evaluate_many(skeleton.coefficients) - kernel_features(X, w)
+    assert np.all(np.abs(error).max(axis=1) <= 2e-11 * feature_sizes(X) + 1e-15)
+    outputs = X.mean(axis=1)[:, None] + values @ points.evaluate_many(skeleton.integrals)
+    error = np.abs(outputs - tilted_moments(X, w).mean)
+    # Features with rates of thousands are as large; rounding errors are relative to the level.
+    level = np.abs(X).max(axis=1)
+    assert np.all(error.max(axis=1) <= 5e-11 * np.ptp(X, axis=1) + 1e-14 * level)
     assert skeleton.weights.size <= 200
+
+
+@pytest.mark.parametrize("interval", [(1.0, 3.0), (-3.0, -0.5)])
+def test_zero_is_covered_as_outputs_are_summed_up_from_there(interval):
+    X = draw("normal", 100)
+    skeleton = find_skeleton(X, interval)
+    assert skeleton.panels.covers([0.0, *interval])
+    T = skeleton.panels.at(interval).evaluate_many(skeleton.integrals)
+    outputs = X.mean(axis=1)[:, None] + kernel_features(X, skeleton.weights) @ T
+    np.testing.assert_allclose(outputs, tilted_moments(X, interval).mean, atol=1e-11)
 
 
 def test_blocks_are_digested_with_their_own_columns():
@@ -37,7 +53,7 @@ def test_blocks_are_digested_with_their_own_columns():
     assert len(parts) > 1
     np.testing.assert_array_equal(first, X[:, 0])
     np.testing.assert_array_equal(numbers, column)
-    np.testing.assert_allclose(values, curve_values(X, skeleton.weights), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(values, kernel_features(X, skeleton.weights), rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.parametrize("kind", ["normal", "heavy tails"])
@@ -47,8 +63,10 @@ def test_uncovered_rows_are_recognised(kind):
     unseen = draw(kind, 4000, seed=1)
     w = np.linspace(*INTERVAL, 200)
     T = skeleton.panels.at(w).evaluate_many(skeleton.coefficients)
-    error = np.abs(curve_values(unseen, skeleton.weights) @ T - curve_values(unseen, w)).max(axis=1)
-    relative = error / np.where(np.ptp(unseen, axis=1) > 0, np.ptp(unseen, axis=1), 1.0)
+    error = np.abs(kernel_features(unseen, skeleton.weights) @ T - kernel_features(unseen, w)).max(
+        axis=1
+    )
+    relative = error / divisors(unseen)
     covered = skeleton.errors(unseen) <= skeleton.tol
     assert covered.mean() > 0.97
     assert relative[covered].max() < 10 * skeleton.tol
@@ -58,11 +76,11 @@ def test_uncovered_rows_are_recognised(kind):
     assert np.all(skeleton.errors(wide[too_wide]) > skeleton.tol)
 
 
-def test_errors_are_relative_to_the_range():
+def test_errors_are_relative_to_the_size():
     X = np.array([[0.0, 2.0], [0.0, 20.0], [1.0, 1.0]])
     values = np.array([[1.0, 0.5], [1.0, 0.5], [0.0, 0.0]])
     np.testing.assert_allclose(
-        rebuilding_errors(X, values, np.array([[0.6]])), [0.05, 0.005, 0.0], atol=1e-15
+        rebuilding_errors(X, values, np.array([[0.6]])), [0.05, 0.00005, 0.0], atol=1e-15
     )
 
 
@@ -84,7 +102,7 @@ def test_overflowing_scores_are_an_error(scale):
 
 @pytest.mark.parametrize("scale", [1e10, 1e100, 1e160])
 def test_scores_far_too_large_are_refused_before_any_work(scale, monkeypatch):
-    monkeypatch.setattr("skcurse.theory.skeleton.resolved_curves", None)
+    monkeypatch.setattr("skcurse.theory.skeleton.resolved_features", None)
     X = scale * np.random.default_rng(0).standard_normal((50, 4))
     with pytest.raises(ValueError, match="cannot be tabulated: scale X down"):
         find_skeleton(X, (-1.0, 1.0))

@@ -151,7 +151,7 @@ def test_cancellation_beyond_the_table_leaves_it_to_the_direct_sum(kind, law):
     assert tols[-1] < 0.1 * tols[0]
     moved = lazy_weights(model, 1e16, **rate)
     exact = direct_sum(X, measure, moved)
-    masses = table.skeleton.panels.at(measure[0]).evaluate_many(table.skeleton.slopes)
+    masses = table.skeleton.panels.at(measure[0]).evaluate_many(table.skeleton.coefficients)
     masses = masses @ (measure[1][:, None] * moved)
     forced = networks[0]._replace(masses=masses, totals=np.zeros(1), tol=np.inf)
     error = np.abs(compressed_forward(X, forced) - exact).max()

@@ -1,4 +1,4 @@
-"""Windows of several kinds, for tests of the curves they contribute."""
+"""Windows of several kinds, for tests of the features they contribute."""
 
 import numpy as np
 

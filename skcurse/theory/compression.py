@@ -36,6 +36,8 @@ class CompressedNetwork(NamedTuple):
         Where a row shows whether the skeleton covers it.
     check_values : ndarray of shape (n_skeleton, n_checks)
         How the skeleton rebuilds a feature there.
+    rate : float
+        Largest |x_d| range(x) of a covered row.
     tol : float
         Largest error of a covered row, relative to the size of its feature.
     """
@@ -45,6 +47,7 @@ class CompressedNetwork(NamedTuple):
     totals: Array
     check_weights: Array
     check_values: Array
+    rate: float
     tol: float
 
 
@@ -94,6 +97,7 @@ def compress(
         np.array(totals),
         skeleton.check_weights,
         skeleton.check_values,
+        skeleton.rate,
         skeleton.tol,
     )
 
@@ -145,4 +149,4 @@ def _rebuilt(X: Array, network: CompressedNetwork) -> tuple[Array, Array]:
     values = kernel_features(X, np.concatenate([network.weights, network.check_weights]))
     outputs = values[:, : network.weights.size] @ network.masses
     outputs += np.multiply.outer(X.mean(axis=1), network.totals)
-    return outputs, rebuilding_errors(X, values, network.check_values)
+    return outputs, rebuilding_errors(X, values, network.check_values, network.rate)

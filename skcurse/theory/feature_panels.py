@@ -23,7 +23,14 @@ from skcurse.theory.node_moments import node_moments
 from skcurse.theory.panels import Panels, chebyshev_rule
 from skcurse.theory.tilted_moments import Array, Map
 
-__all__ = ["divisors", "feature_sizes", "first_breaks", "graded_panels", "resolved_features"]
+__all__ = [
+    "divisors",
+    "feature_rates",
+    "feature_sizes",
+    "first_breaks",
+    "graded_panels",
+    "resolved_features",
+]
 
 _MAX_PANELS = 2048
 # Width of panels at w = 0 in units of 1 / (|x_d| range(x)) of the steepest feature, to begin with:
@@ -34,6 +41,30 @@ _TASK_ROWS = 48
 
 
 # Overflow shows in the result, where the caller decides; so below.
+@np.errstate(over="ignore", invalid="ignore")
+def feature_rates(X: ArrayLike) -> Array:
+    """How fast each row's feature changes at w = 0: π over this is how far its poles are.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        Windows; the last column is the query.
+
+    Returns
+    -------
+    rates : ndarray of shape (n_samples,)
+        |x_d| range(x).
+
+    Examples
+    --------
+    >>> feature_rates([[0.0, 4.0, 2.0], [1.0, 1.0, 1.0]])
+    array([8., 0.])
+    """
+    X = np.asarray(X, dtype=np.float64)
+    rates: Array = np.abs(X[:, -1]) * np.ptp(X, axis=1)
+    return rates
+
+
 @np.errstate(over="ignore", invalid="ignore")
 def feature_sizes(X: ArrayLike) -> Array:
     """Largest that |x_d var(x; w)| can be for each row.
@@ -131,9 +162,7 @@ def first_breaks(X: Array, interval: tuple[float, float]) -> Array:
     low, high = interval
     if low > 0.0 or high < 0.0:
         return np.array([low, high], dtype=np.float64)
-    # What overflows is too large in any case.
-    with np.errstate(over="ignore", invalid="ignore"):
-        rate = float(np.max(np.abs(X[:, -1]) * np.ptp(X, axis=1), initial=0.0))
+    rate = float(np.max(feature_rates(X), initial=0.0))
     parts = [np.zeros(1)]
     for end in (low, high):
         if end == 0.0:

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from skcurse.theory.feature_panels import (
     divisors,
+    feature_rates,
     feature_sizes,
     first_breaks,
     resolved_features,
@@ -64,6 +65,8 @@ class Skeleton:
         Off-node weights at which a row shows whether it is covered.
     check_values : ndarray of shape (n_skeleton, n_checks)
         T_l there.
+    rate : float
+        Largest |x_d| range(x) of a covered row: wider ones may hide between the check weights.
     tol : float
         Largest error, relative to its feature's size, of a covered row.
     """
@@ -73,6 +76,7 @@ class Skeleton:
     coefficients: Array
     check_weights: Array
     check_values: Array
+    rate: float
     tol: float
 
     @cached_property
@@ -88,7 +92,7 @@ class Skeleton:
         """Features of rows at the skeleton weights, and the errors of the rows."""
         weights = np.concatenate([self.weights, self.check_weights])
         values = kernel_features(X, weights)
-        errors = rebuilding_errors(X, values, self.check_values)
+        errors = rebuilding_errors(X, values, self.check_values, self.rate)
         return values[:, : self.weights.size], errors
 
     def tasks(self, X: Array) -> list[slice]:
@@ -96,7 +100,7 @@ class Skeleton:
         return row_tasks(X, self.weights.size + self.check_weights.size, BLOCK_BYTES)
 
 
-def rebuilding_errors(X: Array, values: Array, check_values: Array) -> Array:
+def rebuilding_errors(X: Array, values: Array, check_values: Array, rate: float) -> Array:
     """Largest error of every row's rebuilt feature at check weights, relative to its size.
 
     Parameters
@@ -107,15 +111,17 @@ def rebuilding_errors(X: Array, values: Array, check_values: Array) -> Array:
         Their features at the skeleton weights, then at the check weights.
     check_values : ndarray of shape (n_skeleton, n_checks)
         The interpolating functions at the check weights.
+    rate : float
+        Largest |x_d| range(x) that is covered.
 
     Returns
     -------
     errors : ndarray of shape (n_samples,)
+        Infinite above that rate.
     """
     known, checks = values[:, : len(check_values)], values[:, len(check_values) :]
     error = np.abs(checks - known @ check_values).max(axis=1, initial=0.0)
-    relative: Array = error / divisors(X)
-    return relative
+    return np.where(feature_rates(X) <= rate, error / divisors(X), np.inf)
 
 
 def find_skeleton(X: ArrayLike, interval: tuple[float, float], **options: Any) -> Skeleton:
@@ -205,10 +211,9 @@ def digested_skeleton(
     """
     X = np.asarray(X, dtype=np.float64)
     n_rows = n_rows or max(192, int(48.0 * np.log2(max(len(X), 1) / 32.0)))
-    with np.errstate(over="ignore", invalid="ignore"):
-        width = np.abs(X[:, -1]) * np.ptp(X, axis=1)
-        scores = width * max(np.abs(interval)) * stretch**2
-    largest = float(np.max(scores, initial=0.0))
+    width = feature_rates(X)
+    with np.errstate(over="ignore"):
+        largest = float(np.max(width, initial=0.0)) * max(np.abs(interval)) * stretch**2
     if not largest <= _LARGEST_SCORE:
         raise ValueError(
             f"Windows with scores w x_d x up to {largest:.1g} cannot be tabulated: scale X down, "
@@ -298,7 +303,14 @@ def _skeleton_from(
     checks = (panels.nodes[hardest] + panels.nodes[hardest + 1]) / 2.0
     check_values = panels.at(checks).evaluate_many(functions)
     skeleton = Skeleton(
-        panels, panels.nodes[pivots[:k]], functions, checks, check_values, 100.0 * tol
+        panels,
+        panels.nodes[pivots[:k]],
+        functions,
+        checks,
+        check_values,
+        # Rounding may tell a row from itself.
+        (1.0 + 1e-12) * float(np.max(feature_rates(X), initial=0.0)),
+        100.0 * tol,
     )
     return skeleton, values[:, pivots[:k]]
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from window_kinds import KINDS, draw, width
 
+from skcurse.theory.compression import compress, compressed_forward
 from skcurse.theory.feature_panels import divisors, feature_sizes
 from skcurse.theory.ntk import kernel_features
 from skcurse.theory.skeleton import digested_skeleton, find_skeleton, rebuilding_errors
@@ -80,7 +81,7 @@ def test_errors_are_relative_to_the_size():
     X = np.array([[0.0, 2.0], [0.0, 20.0], [1.0, 1.0]])
     values = np.array([[1.0, 0.5], [1.0, 0.5], [0.0, 0.0]])
     np.testing.assert_allclose(
-        rebuilding_errors(X, values, np.array([[0.6]])), [0.05, 0.00005, 0.0], atol=1e-15
+        rebuilding_errors(X, values, np.array([[0.6]]), 400.0), [0.05, 0.00005, 0.0], atol=1e-15
     )
 
 
@@ -106,3 +107,17 @@ def test_scores_far_too_large_are_refused_before_any_work(scale, monkeypatch):
     X = scale * np.random.default_rng(0).standard_normal((50, 4))
     with pytest.raises(ValueError, match="cannot be tabulated: scale X down"):
         find_skeleton(X, (-1.0, 1.0))
+
+
+@pytest.mark.parametrize("factor", [3.0, 100.0, 1e4, 1e8])
+def test_rows_far_steeper_than_all_others_are_not_covered(factor):
+    # Their features are spikes at w = 0, between all weights at which one looks.
+    X = draw("normal", 200)
+    skeleton = find_skeleton(X, INTERVAL)
+    steep = draw("normal", 50, seed=3)[4:]
+    steep[:, -1] *= factor * width(X).max() / width(steep)
+    assert np.all(skeleton.errors(steep) > skeleton.tol)
+    network = compress(skeleton, [(np.array([2.0]), np.array([1.0]))])
+    exact = tilted_moments(steep, [2.0]).mean
+    found = compressed_forward(steep, network, lambda rows: tilted_moments(rows, [2.0]).mean)
+    np.testing.assert_array_equal(found, exact)

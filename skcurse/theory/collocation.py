@@ -295,7 +295,7 @@ class CollocationTable:
         -------
         eigenvalues : ndarray of shape (min(rank, n_neurons),)
             Descending; the others are zero to the table's precision, which resolves those above
-            about 1e-24 of the largest.
+            about 1e-26 of the largest.
 
         References
         ----------

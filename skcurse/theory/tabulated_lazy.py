@@ -19,7 +19,7 @@ from skcurse.theory.tilted_moments import BLOCK_BYTES, Array
 __all__ = ["CompressedLazyModel", "tabulated_lazy_model"]
 
 # The table's features have errors of this size, relative to the largest singular value.
-_RESOLUTION = 1e-11
+_RESOLUTION = 1e-13
 # What a compressed output may deviate from the direct sum, relative to the outputs' size.
 _ACCURACY = 1e-9
 # Rows on which that size is taken.
@@ -53,7 +53,7 @@ def tabulated_lazy_model(
     -----
     The table's reduced rows are the weighted rows in an orthonormal basis, so features and
     residuals there have the singular values and the projections of those in all the rows. Singular
-    values below 1e-11 of the largest, which are errors of the table, are left out.
+    values below 1e-13 of the largest, which are errors of the table, are left out.
 
     Examples
     --------

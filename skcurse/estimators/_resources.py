@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from numbers import Integral, Real
 from typing import Any
 
@@ -15,6 +16,7 @@ from joblib.parallel import ThreadingBackend, get_active_backend
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_scalar
 from sklearn.utils.parallel import Parallel, delayed
+from threadpoolctl import ThreadpoolController
 
 Map = Callable[..., Iterable[Any]]
 
@@ -32,6 +34,36 @@ def check_number(value: Any, name: str, **bounds: Any) -> None:
         raise ValueError(f"{name} must be a finite number {least} 0, got {value}.")
 
 
+@cache
+def _blas() -> ThreadpoolController:
+    """Find the libraries of linear algebra; they are all there by now, and looking takes long."""
+    return ThreadpoolController().select(user_api="blas")
+
+
+class _ThreadMap:
+    """A map on threads of our own, with linear algebra on one thread in each of them.
+
+    Threads that it would start in every worker are more than there are processors. The limit is
+    that of the process, so it holds while a map is at work, and no longer.
+    """
+
+    def __init__(self, threads: ThreadPoolExecutor) -> None:
+        self._threads = threads
+        self.limit = ExitStack()
+
+    def __call__(self, function: Callable[..., Any], *columns: Iterable[Any]) -> Iterator[Any]:
+        rows = list(zip(*columns, strict=True))
+        if len(rows) == 1:
+            yield function(*rows[0])
+            return
+        self.limit.enter_context(_blas().limit(limits=1))
+        try:
+            yield from self._threads.map(lambda row: function(*row), rows)
+        finally:
+            # Of two maps at once the first to end lifts the limits of both, in the right order.
+            self.limit.close()
+
+
 @contextmanager
 def parallel_map(n_jobs: int | None) -> Iterator[Map]:
     """Yield a map with the signature of the built-in one that runs on joblib's workers."""
@@ -45,7 +77,10 @@ def parallel_map(n_jobs: int | None) -> Iterator[Map]:
         # NumPy releases the interpreter lock in all that costs time here, and a plain pool answers
         # in microseconds where joblib looks at its results every ten milliseconds.
         with ThreadPoolExecutor(n_workers) as threads:
-            yield threads.map
+            blocks = _ThreadMap(threads)
+            # An error may hold on to a map that has not come to its end.
+            with blocks.limit:
+                yield blocks
     else:
         with Parallel(n_jobs=n_jobs, return_as="generator") as pool:
             yield lambda function, *columns: pool(

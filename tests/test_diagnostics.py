@@ -317,3 +317,36 @@ class TestOODScorer:
         law = ResidualSSM(6)
         scorer = ood_scorer(law, shift="sign_inconsistent")
         assert scorer(study, np.arange(3)) == scorer(study.estimator_, None)
+
+
+@pytest.mark.parametrize("regime", ["finite", "lazy"])
+@pytest.mark.parametrize("n_outputs", [1, 2])
+@pytest.mark.parametrize("kind", ["plain", "pipeline", "nested", "residual"])
+def test_last_step_attention_of_many_neurons_is_the_mean_of_their_attention(
+    regime, n_outputs, kind
+):
+    X, y = make_residual_ssm(60, 6, random_state=0)
+    Y = y if n_outputs == 1 else np.column_stack([y, -3 * y])
+    X = np.concatenate([X, 20 * X[:3]])
+    network = AttentionNTKRegressor(
+        1000, regime=regime, max_iter=20, learning_rate=1e-4, random_state=0
+    )
+    with warnings.catch_warnings(action="ignore"):
+        model = (network if kind == "plain" else wrap(network, kind)).fit(X[:60], Y)
+    inner, seen = diagnostics.innermost(model, X)
+    negative = inner.attention(seen)[..., inner.signs_ < 0]
+    expected = negative.mean() * X.shape[1]
+    assert diagnostics.last_step_attention(model, X) == pytest.approx(expected, rel=1e-12)
+    positive = inner.attention(seen)[..., inner.signs_ > 0].mean()
+    assert inner.mean_attention(seen, sign=1) == pytest.approx(positive, rel=1e-12)
+
+
+def test_mean_attention_of_infinite_width_and_of_no_neurons():
+    X, y = make_residual_ssm(30, 6, random_state=0)
+    model = AttentionNTKRegressor(regime="infinite").fit(X, y)
+    assert model.mean_attention(X) == model.attention(X).mean()
+    assert np.isnan(diagnostics.last_step_attention(model, X))
+    one = AttentionNTKRegressor(1, regime="lazy", init="iid", random_state=0).fit(X, y)
+    assert np.isnan(one.mean_attention(X, sign=-int(one.signs_[0])))
+    with pytest.raises(ValueError, match="features"):
+        one.mean_attention(X[:, 1:])

@@ -145,7 +145,8 @@ def last_step_attention(estimator: Any, X: ArrayLike, y: Any = None) -> float:
     Parameters
     ----------
     estimator : fitted estimator
-        With ``attention(X)`` and ``signs_``, or a meta-estimator around one.
+        With ``attention(X)`` and ``signs_``, or a meta-estimator around one. A
+        ``mean_attention(X, sign=-1)``, where there is one, spares all neurons' attention.
     X : array-like of shape (n_samples, n_features)
         Windows.
     y : ignored
@@ -174,9 +175,12 @@ def last_step_attention(estimator: Any, X: ArrayLike, y: Any = None) -> float:
     estimator, X = innermost(*held_out(estimator, X, y)[:2])
     if not (hasattr(estimator, "signs_") and hasattr(estimator, "attention")):
         return np.nan
+    n_features = np.shape(X)[1]
+    if hasattr(estimator, "mean_attention"):
+        return float(estimator.mean_attention(X, sign=-1) * n_features)
     attention = np.asarray(estimator.attention(X))  # (..., n, m)
     negative = attention[..., np.asarray(estimator.signs_) < 0]
-    return float(negative.mean() * np.shape(X)[1]) if negative.size else np.nan
+    return float(negative.mean() * n_features) if negative.size else np.nan
 
 
 def sign_agreement(estimator: Any, X: ArrayLike, y: Any = None) -> float:

@@ -166,7 +166,14 @@ def _warn_if_rounded(model: LazyModel, n_steps: float, descent: dict[str, float]
         )
 
 
-def warn_if_worse_than_mean(learner: Any) -> bool:
+def warn_of_fit(learner: Any, run: Descent | None) -> None:
+    """Warn where numbers would mislead, or a descent did not end well."""
+    worse = _warn_if_worse_than_mean(learner)
+    if run is not None:
+        _warn_of_ending(learner, run, worse)
+
+
+def _warn_if_worse_than_mean(learner: Any) -> bool:
     """Warn where the trained model fits its rows worse than one number would; whether it does."""
     y, weight = learner.y_fit_, learner.sample_weight_fit_
     weight = np.ones(len(y)) if weight is None else weight
@@ -187,12 +194,12 @@ def warn_if_worse_than_mean(learner: Any) -> bool:
             "predicting the mean of y. The query multiplies the attention scores and the output is "
             "a tilted mean of the window: standardise the series before it is cut into windows.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     return bool(worse)
 
 
-def warn_of_ending(learner: Any, run: Descent, worse: bool) -> None:
+def _warn_of_ending(learner: Any, run: Descent, worse: bool) -> None:
     """Say why a descent that did not converge ended, or, if no one has, that nothing was learnt."""
     first, last = run.losses[0], run.losses[-1]
     if run.converged:
@@ -215,7 +222,7 @@ def warn_of_ending(learner: Any, run: Descent, worse: bool) -> None:
             f"tol={learner.tol:g}. Raise max_iter or tol."
         )
     steps = "1 step" if run.n_iter == 1 else f"{run.n_iter} steps"
-    warnings.warn(f"After {steps} {said}", ConvergenceWarning, stacklevel=4)
+    warnings.warn(f"After {steps} {said}", ConvergenceWarning, stacklevel=5)
 
 
 def _learnt_nothing(learner: Any, run: Descent) -> bool:

@@ -29,8 +29,7 @@ from skcurse.estimators._attention_training import (
     outputs,
     solve_linear,
     table_descent,
-    warn_if_worse_than_mean,
-    warn_of_ending,
+    warn_of_fit,
 )
 from skcurse.estimators._resources import (
     checked_sample_weight,
@@ -40,6 +39,7 @@ from skcurse.estimators._resources import (
 from skcurse.estimators._step_tasks import StepTasks, learned
 from skcurse.theory.attention_ntk import last_step_attention
 from skcurse.theory.infinite_width import gaussian_nodes, infinite_width_attention
+from skcurse.theory.mean_attention import mean_last_step_attention
 
 Array = NDArray[np.float64]
 
@@ -248,9 +248,7 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
             else:
                 run = None
                 solve_linear(learner, blocks)
-        worse = warn_if_worse_than_mean(learner)
-        if run is not None:
-            warn_of_ending(learner, run, worse)
+        warn_of_fit(learner, run)
         for name in learned(self):
             delattr(self, name)
         for name, value in learned(learner).items():
@@ -336,6 +334,28 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
                 )
                 out = out[:, 0] if self.weights_.ndim == 1 else out
         return out.astype(X.dtype)
+
+    def mean_attention(self, X: ArrayLike, *, sign: int = -1) -> float:
+        """Mean of `attention` over rows and neurons of a sign, at a cost that is hardly theirs.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Windows.
+        sign : {-1, 1}, default=-1
+            The sign in `signs_`; of no effect in the infinite regime.
+
+        Returns
+        -------
+        float
+            Between 0 and 1; nan if no neuron has this sign.
+        """
+        X = self._windows(X)
+        if self.regime_ == "infinite":
+            return float(np.mean(self.attention(X)))
+        weights = self.weights_[..., self.signs_ == sign]
+        with parallel_map(self.n_jobs) as blocks:
+            return mean_last_step_attention(X, weights, **options(blocks))
 
     def neural_tangent_kernel(
         self, X: ArrayLike, Y: ArrayLike | None = None, *, at: str = "fitted"

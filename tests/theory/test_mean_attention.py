@@ -34,13 +34,21 @@ def test_scores_of_any_size(size):
     assert mean_last_step_attention(X, weights) == pytest.approx(expected, abs=1e-14)
 
 
-@pytest.mark.parametrize("size", [1e160, 1e300])
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_neurons_of_one_sign_where_attention_bends_near_zero(sign):
+    X = 300.0 * draw("normal", 40)
+    weights = sign * np.concatenate([np.geomspace(1e-7, 1e-5, 500), np.linspace(1.0, 10.0, 500)])
+    found = mean_last_step_attention(X, weights)
+    assert found == pytest.approx(softmax_mean(X, weights), abs=1e-14)
+
+
+@pytest.mark.parametrize("size", [1e160, 1e300, 4e307])
 def test_windows_whose_scores_overflow(size):
     X = size * draw("normal", 40)
     weights = np.random.default_rng(3).standard_normal(100)
     with np.errstate(over="ignore", invalid="ignore"):
         expected = last_step_attention(X, weights).mean()
-    assert mean_last_step_attention(X, weights) == pytest.approx(expected, abs=1e-14)
+    assert mean_last_step_attention(X, weights) == pytest.approx(expected, abs=1e-14, nan_ok=True)
 
 
 def test_neurons_that_coincide_and_several_networks():

@@ -11,6 +11,7 @@ and what a row adds to a network's output, mean(x) + Σ_l φ_x(u_l) ∫_0^w T_l.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -300,7 +301,10 @@ def _skeleton_from(
     # The next pivots are where the sampled rows were hardest to rebuild; midway to the next node
     # a row that the panels do not resolve shows as well.
     hardest = np.sort(np.minimum(pivots[k : k + _N_CHECKS], panels.nodes.size - 2))
-    checks = (panels.nodes[hardest] + panels.nodes[hardest + 1]) / 2.0
+    rate = float(np.max(feature_rates(X), initial=0.0))
+    checks = np.concatenate(
+        [(panels.nodes[hardest] + panels.nodes[hardest + 1]) / 2.0, _octaves(interval, rate)]
+    )
     check_values = panels.at(checks).evaluate_many(functions)
     skeleton = Skeleton(
         panels,
@@ -309,10 +313,19 @@ def _skeleton_from(
         checks,
         check_values,
         # Rounding may tell a row from itself.
-        (1.0 + 1e-12) * float(np.max(feature_rates(X), initial=0.0)),
+        (1.0 + 1e-12) * rate,
         100.0 * tol,
     )
     return skeleton, values[:, pivots[:k]]
+
+
+def _octaves(interval: tuple[float, float], rate: float) -> Array:
+    """One weight in each octave: every row's feature shows at one of them, however steep it is."""
+    points = []
+    for end in interval:
+        n_octaves = 1 + math.ceil(math.log2(max(abs(end) * rate / 4.0, 1.0)))
+        points.append(0.7 * end * 0.5 ** np.arange(n_octaves if end else 0))
+    return np.concatenate(points)
 
 
 def triangle(matrix: Array) -> Array:

@@ -121,3 +121,22 @@ def test_rows_far_steeper_than_all_others_are_not_covered(factor):
     exact = tilted_moments(steep, [2.0]).mean
     found = compressed_forward(steep, network, lambda rows: tilted_moments(rows, [2.0]).mean)
     np.testing.assert_array_equal(found, exact)
+
+
+@pytest.mark.parametrize("outlier", [10.0, 100.0, 1e3, 1e4])
+def test_rows_between_the_steepest_and_all_others_are_rebuilt_or_not_covered(outlier):
+    X = draw("normal", 800)
+    X[5] *= outlier
+    skeleton = find_skeleton(X, (-12.0, 12.0))
+    between = X[5] * np.geomspace(0.01, 1.0, 200)[:, None]
+    w = np.concatenate(
+        [np.linspace(-12.0, 12.0, 101), np.linspace(-20.0, 20.0, 81) / width(X[5:6])]
+    )
+    values, points = kernel_features(between, skeleton.weights), skeleton.panels.at(w)
+    features = values @ points.evaluate_many(skeleton.coefficients) - kernel_features(between, w)
+    outputs = values @ points.evaluate_many(skeleton.integrals) + between.mean(axis=1)[:, None]
+    covered = skeleton.errors(between) <= skeleton.tol
+    assert covered[-1]
+    assert np.all(np.abs(features).max(axis=1)[covered] <= 1e-8 * feature_sizes(between)[covered])
+    error = np.abs(outputs - tilted_moments(between, w).mean).max(axis=1)
+    assert np.all(error[covered] <= 1e-8 * np.ptp(between, axis=1)[covered])

@@ -59,6 +59,8 @@ Array = NDArray[np.float64]
 
 # Condition number from which rounding errors are warned of: fewer than six digits are left.
 _ILL_CONDITIONED = 1e10
+# Condition number from which a table, with errors of 1e-14, is less exact than a closed form needs.
+_BLURRED = 1e6
 # A loss that has fallen by no more than this share of itself shows nothing learnt.
 _NOTHING = 1e-4
 # About as many nodes stand for the weights of the infinitely wide network.
@@ -130,17 +132,20 @@ def descend_network(learner: Any, tasks: StepTasks, blocks: Map) -> Descent:
 
 def solve_linear(learner: Any, blocks: Map) -> None:
     """Train a linear model: the linearised network, or the one of infinite width."""
-    table = _chosen_table(learner, blocks)
-    learner.solver_ = "direct" if table is None else "collocation"
-    if learner.regime_ == "infinite":
-        nodes = gaussian_nodes(learner.X_fit_) if table is None else table.gaussian_nodes()
-        learner.node_breaks_ = nodes.breaks
-    model = linear_model(learner, blocks, table)
-    learner.learning_rate_ = _rate(learner, partial(lazy_stable_rate, model, learner.alpha))
-    descent = {"learning_rate": learner.learning_rate_, "alpha": learner.alpha}
     n_steps = float(learner.max_iter)
-    learner.loss_steps_ = lazy_steps(model, n_steps, **descent)  # refuses steps that diverge
-    _warn_if_rounded(model, n_steps, descent)
+    for table in (_chosen_table(learner, blocks), None):
+        learner.solver_ = "direct" if table is None else "collocation"
+        if learner.regime_ == "infinite":
+            nodes = gaussian_nodes(learner.X_fit_) if table is None else table.gaussian_nodes()
+            learner.node_breaks_ = nodes.breaks
+        model = linear_model(learner, blocks, table)
+        learner.learning_rate_ = _rate(learner, partial(lazy_stable_rate, model, learner.alpha))
+        descent = {"learning_rate": learner.learning_rate_, "alpha": learner.alpha}
+        learner.loss_steps_ = lazy_steps(model, n_steps, **descent)  # refuses steps that diverge
+        condition = _condition(model, n_steps, descent)
+        if table is None or learner.solver == "collocation" or condition <= _BLURRED:
+            break
+    _warn_if_rounded(condition)
     learner.loss_curve_ = lazy_losses(model, learner.loss_steps_, **descent)
     learner.n_iter_ = learner.max_iter if math.isinf(n_steps) else int(learner.max_iter)
     trained = linear_weights(learner, model, n_steps)
@@ -152,11 +157,14 @@ def solve_linear(learner: Any, blocks: Map) -> None:
         learner.weights_ = trained
 
 
-def _warn_if_rounded(model: LazyModel, n_steps: float, descent: dict[str, float]) -> None:
-    """Warn where the closed form inverts singular values so small that rounding dominates."""
+def _condition(model: LazyModel, n_steps: float, descent: dict[str, float]) -> float:
+    """Norm of the features times that of their filtered inverse."""
     gain = descent_filter(model.values**2, n_steps, **descent)
-    # The norm of the features times that of their filtered inverse.
-    condition = float(np.max(model.values, initial=0.0) * np.max(model.values * gain, initial=0.0))
+    return float(np.max(model.values, initial=0.0) * np.max(model.values * gain, initial=0.0))
+
+
+def _warn_if_rounded(condition: float) -> None:
+    """Warn where the closed form inverts singular values so small that rounding dominates."""
     if condition > _ILL_CONDITIONED:
         warnings.warn(
             f"The features are inverted with a condition number of {condition:.1g}: rounding "

@@ -62,7 +62,8 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
     solver : {"auto", "direct", "collocation"}, default="auto"
         "direct": the formula, in blocks. "collocation": a table, from which a step's cost grows
         neither with rows nor with their length nor, beyond about a thousand, with neurons; singular
-        values below 1e-13 of the largest are cut. "auto": the cheaper one.
+        values below 1e-13 of the largest are cut. "auto": the cheaper one, but the formula where a
+        closed form inverts features with a condition number above 1e6.
     learning_rate : "auto" or float, default="auto"
         Step size. "auto": one over the largest eigenvalue of the neural tangent kernel at
         initialisation plus `alpha`; 1 where the kernel is zero and nothing can move. Should a step

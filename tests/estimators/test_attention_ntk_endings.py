@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
+from skcurse.datasets import make_residual_ssm
 from skcurse.estimators.attention_ntk import AttentionNTKRegressor
 from skcurse.theory.attention_network import forward, initial_network
 
@@ -235,3 +236,20 @@ def test_a_warm_start_that_gains_nothing_is_not_warned_of():
     for _ in range(2):
         assert not said(lambda: model.fit(X, y))
         assert model.loss_curve_[-1] > 0.9999 * model.loss_curve_[0] > 0
+
+
+@pytest.mark.parametrize("regime", ["lazy", "infinite"])
+@pytest.mark.parametrize(("alpha", "solver"), [(1e-3, "collocation"), (1e-14, "direct")])
+def test_a_ridge_that_tables_cannot_resolve_is_left_to_the_formula(regime, alpha, solver):
+    X, y = make_residual_ssm(600, 12, random_state=0)
+    settings = {"regime": regime, "n_neurons": 600, "max_iter": np.inf, "random_state": 0}
+    top = AttentionNTKRegressor(**settings, alpha=1.0, solver="direct").fit(X, y)
+    # In units of the largest eigenvalue.
+    alpha /= top.learning_rate_
+    fits = [
+        AttentionNTKRegressor(**settings, alpha=alpha, solver=name).fit(X, y)
+        for name in ("auto", "direct")
+    ]
+    assert fits[0].solver_ == solver
+    size = np.std(fits[1].predict(X))
+    np.testing.assert_allclose(fits[0].predict(X), fits[1].predict(X), atol=1e-8 * size)

@@ -87,7 +87,7 @@ def initialise(learner: Any, previous: Any) -> None:
         if previous.weights_.size != math.prod(shape):
             raise ValueError(
                 f"warm_start=True continues from weights of shape {previous.weights_.shape}, but y "
-                f"and n_neurons ask for {shape}."
+                f"and n_neurons ask for {shape}: set warm_start=False to start anew."
             )
         learner.initial_weights_, learner.signs_ = previous.initial_weights_, previous.signs_
         learner.start_weights_ = previous.weights_.reshape(shape)

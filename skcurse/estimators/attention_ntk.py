@@ -72,8 +72,8 @@ class AttentionNTKRegressor(CallbackSupportMixin, MultiOutputMixin, RegressorMix
         Most steps, a whole number; infinity only in the regimes with a closed form, and there best
         with ``alpha > 0`` (see Notes).
     tol : float, default=1e-4
-        The finite regime stops when the loss has changed by no more than this, relatively, over
-        `n_iter_no_change` steps.
+        The finite regime stops when the loss, summed over the columns of y, has changed by no more
+        than this, relatively, over `n_iter_no_change` steps: scale columns alike.
     n_iter_no_change : int, default=10
         See `tol`.
     alpha : float, default=0.0

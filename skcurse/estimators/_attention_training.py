@@ -36,7 +36,7 @@ from skcurse.theory.collocation_descent import (
     collocation_pays,
 )
 from skcurse.theory.compression import CompressedNetwork, compressed_forward
-from skcurse.theory.descent import ROUNDING, Descent, Step, descent_steps, follow
+from skcurse.theory.descent import Descent, Step, descent_steps, follow
 from skcurse.theory.infinite_width import (
     gaussian_nodes,
     infinite_width_features,
@@ -61,8 +61,6 @@ Array = NDArray[np.float64]
 _ILL_CONDITIONED = 1e10
 # Condition number from which a table, with errors of 1e-14, is less exact than a closed form needs.
 _BLURRED = 1e6
-# A loss that has fallen by no more than this share of itself shows nothing learnt.
-_NOTHING = 1e-4
 # About as many nodes stand for the weights of the infinitely wide network.
 _N_NODES = 1000
 
@@ -118,7 +116,7 @@ def descend_network(learner: Any, tasks: StepTasks, blocks: Map) -> Descent:
         max_iter=int(learner.max_iter),
         tol=learner.tol,
         n_iter_no_change=learner.n_iter_no_change,
-        noise=_noise(learner),
+        noise=noise(learner),
         watch=tasks,
     )
     learner.weights_, learner.loss_curve_, learner.n_iter_ = run.weights, run.losses, run.n_iter
@@ -174,79 +172,6 @@ def _warn_if_rounded(condition: float) -> None:
         )
 
 
-def warn_of_fit(learner: Any, run: Descent | None) -> None:
-    """Warn where numbers would mislead, or a descent did not end well."""
-    worse = _warn_if_worse_than_mean(learner)
-    if run is not None:
-        _warn_of_ending(learner, run, worse)
-
-
-def _warn_if_worse_than_mean(learner: Any) -> bool:
-    """Warn where the trained model fits its rows worse than one number would; whether it does."""
-    y, weight = learner.y_fit_, learner.sample_weight_fit_
-    weight = np.ones(len(y)) if weight is None else weight
-    mean = np.average(y, axis=0, weights=weight / weight.max())
-    # Roots first: squares of their own could overflow.
-    constant = 0.5 * float(np.sum((np.sqrt(weight) * (y - mean).T) ** 2))
-    if learner.regime_ == "infinite":
-        moved = learner.node_weights_
-    else:
-        moved = learner.weights_ - learner.initial_weights_
-    ridge = float(np.sum((math.sqrt(0.5 * learner.alpha) * moved) ** 2))
-    trained = learner.loss_curve_[-1] - ridge
-    # A tenth more is what y off centre may cost; the last term is rounding.
-    worse = constant > 0 and trained > 1.1 * constant + 1e-12 * learner.loss_curve_[0]
-    if worse:
-        warnings.warn(
-            f"The loss on the training rows, {trained:.3g}, is above the {constant:.3g} of "
-            "predicting the mean of y. The query multiplies the attention scores and the output is "
-            "a tilted mean of the window: standardise the series before it is cut into windows.",
-            UserWarning,
-            stacklevel=5,
-        )
-    return bool(worse)
-
-
-def _warn_of_ending(learner: Any, run: Descent, worse: bool) -> None:
-    """Say why a descent that did not converge ended, or, if no one has, that nothing was learnt."""
-    first, last = run.losses[0], run.losses[-1]
-    if run.converged:
-        if worse or not _learnt_nothing(learner, run):
-            return
-        longer = "" if learner.learning_rate == "auto" else ", or raise learning_rate"
-        said = (
-            f"nothing has been learnt: the loss went from {first:.6g} to {last:.6g}. Outputs stay "
-            "within the range of the windows, times at most the root of n_neurons, and a softmax "
-            f"of large scores hardly moves: scale X and y to unit variance{longer}."
-        )
-    elif last > first * (1.0 + ROUNDING):
-        said = (
-            f"the loss, {last:.6g}, is above the {first:.6g} of the start. Use a smaller "
-            "learning_rate, or 'auto', or scale X and y to unit variance."
-        )
-    else:
-        said = (
-            f"max_iter={learner.max_iter} ended the fit before the loss stood still to "
-            f"tol={learner.tol:g}. Raise max_iter or tol."
-        )
-    steps = "1 step" if run.n_iter == 1 else f"{run.n_iter} steps"
-    warnings.warn(f"After {steps} {said}", ConvergenceWarning, stacklevel=5)
-
-
-def _learnt_nothing(learner: Any, run: Descent) -> bool:
-    """Whether a descent came to rest where it began, though there was something to learn."""
-    X, first, last = learner.X_fit_, run.losses[0], run.losses[-1]
-    # Steps that a callback has cut short, or that go on with an earlier fit, may gain little; so
-    # may those of a constant window or a query of zero, whose output does not depend on weights.
-    return bool(
-        run.ending != "watch"
-        and np.all(learner.start_weights_ == learner.initial_weights_)
-        and last >= first * (1.0 - min(learner.tol, _NOTHING))
-        and last > _noise(learner)
-        and np.any((X[:, -1] != 0) & (X.max(axis=1) > X.min(axis=1)))
-    )
-
-
 def _chosen_descent(learner: Any, blocks: Map) -> TableDescent | None:
     """Prepare the descent on a table; None where the direct formula is cheaper or was asked for."""
     asked = learner.solver == "collocation"
@@ -288,7 +213,7 @@ def table_descent(learner: Any, blocks: Map) -> TableDescent:
 
 def network_steps(learner: Any, blocks: Map, descent: TableDescent | None) -> Iterator[Step]:
     """Yield the steps of the network of finite width, the start first, without end."""
-    rule = {"shorten": learner.learning_rate == "auto", "noise": _noise(learner)}
+    rule = {"shorten": learner.learning_rate == "auto", "noise": noise(learner)}
     if descent is not None:
         return descent.steps(learner.start_rate_, **rule)
     objective = partial(
@@ -392,7 +317,7 @@ def linear_weights(learner: Any, model: LazyModel, n_steps: float) -> Array:
     return moved if learner.regime_ == "infinite" else learner.initial_weights_ + moved
 
 
-def _noise(learner: Any) -> float:
+def noise(learner: Any) -> float:
     """Loss of an exact fit."""
     return rounding_loss(
         learner.X_fit_,

@@ -29,8 +29,8 @@ from skcurse.estimators._attention_training import (
     outputs,
     solve_linear,
     table_descent,
-    warn_of_fit,
 )
+from skcurse.estimators._attention_warnings import warn_of_fit
 from skcurse.estimators._resources import (
     checked_sample_weight,
     checked_target,

@@ -14,14 +14,12 @@ do away from w = 0.
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skcurse.theory.node_moments import node_moments
+from skcurse.theory.expanded_features import ExpandedFeatures
 from skcurse.theory.panels import Panels, chebyshev_rule
-from skcurse.theory.tilted_moments import Array, Map
+from skcurse.theory.tilted_moments import Array
 
 __all__ = [
     "divisors",
@@ -36,8 +34,6 @@ _MAX_PANELS = 2048
 # Width of panels at w = 0 in units of 1 / (|x_d| range(x)) of the steepest feature, to begin with:
 # about twice what is needed in the end, and nodes lie where that feature bends.
 _WIDEST_AT_ZERO = 8.0
-# Rows in one task of a parallel map.
-_TASK_ROWS = 48
 
 
 # Overflow shows in the result, where the caller decides; so below.
@@ -176,9 +172,7 @@ def first_breaks(X: Array, interval: tuple[float, float]) -> Array:
     return np.sort(np.concatenate(parts))
 
 
-def resolved_features(
-    X: Array, breaks: Array, order: int, tol: float, map: Map = map
-) -> tuple[Panels, Array]:
+def resolved_features(X: Array, breaks: Array, order: int, tol: float) -> tuple[Panels, Array]:
     """Panels, halved until all rows are resolved, and the rows' features at their nodes.
 
     Parameters
@@ -186,11 +180,9 @@ def resolved_features(
     X : ndarray of shape (n_samples, n_features)
         Windows.
     breaks : ndarray of shape (n_panels + 1,)
-        Where to start from; w = 0 may be inside no panel.
+        Where to start from.
     order, tol
         See `graded_panels`.
-    map : callable, default=map
-        Parallel map over blocks of rows.
 
     Returns
     -------
@@ -200,7 +192,7 @@ def resolved_features(
     Raises
     ------
     ValueError
-        If the rows need more than 2048 panels.
+        If the rows need more than 2048 panels, or a feature overflows.
 
     Examples
     --------
@@ -211,13 +203,13 @@ def resolved_features(
     True
     """
     limit = tol * divisors(X)[:, None, None]
-    transform = chebyshev_rule(order)[1][-2:]
-    lows, highs, done = breaks[:-1], breaks[1:], []
-    n_done, blocks = 0, np.array_split(X, -(-len(X) // _TASK_ROWS))
+    features = ExpandedFeatures(X, (breaks[0], breaks[-1]))
+    unit_nodes, transform, _ = chebyshev_rule(order)
+    lows, highs, done, n_done = breaks[:-1], breaks[1:], [], 0
     while lows.size:
-        parts = map(partial(_node_features, lows=lows, highs=highs, order=order), blocks)
-        values = np.concatenate(list(parts)).reshape(len(X), -1, order)
-        coarse = np.any(np.abs(values @ transform.T) > limit, axis=(0, 2))
+        nodes = (lows + highs)[:, None] / 2.0 + (highs - lows)[:, None] / 2.0 * unit_nodes
+        values = features(nodes.ravel()).reshape(len(X), -1, order)
+        coarse = np.any(np.abs(values @ transform[-2:].T) > limit, axis=(0, 2))
         done.append((lows[~coarse], values[:, ~coarse]))
         n_done += int(np.count_nonzero(~coarse))
         lows, highs = lows[coarse], highs[coarse]
@@ -233,10 +225,3 @@ def resolved_features(
     by_start = np.argsort(starts)
     panels = Panels([*starts[by_start], breaks[-1]], order)
     return panels, values[:, by_start].reshape(len(X), -1)
-
-
-# What overflows shows in the result.
-@np.errstate(over="ignore", invalid="ignore")
-def _node_features(X: Array, lows: Array, highs: Array, order: int) -> Array:
-    """Features at the nodes of panels."""
-    return X[:, -1:] * node_moments(X, lows, highs, order).var

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.linalg
 from numpy.polynomial import chebyshev
 from numpy.typing import ArrayLike, NDArray
 
@@ -50,12 +51,14 @@ def chebyshev_rule(order: int) -> tuple[Array, Array, Array]:
     >>> np.allclose(derivative @ transform @ nodes**2, 2 * transform @ nodes)
     True
     """
-    angles = np.pi * (np.arange(order)[::-1] + 0.5) / order
-    transform = 2.0 / order * np.cos(np.outer(np.arange(order), angles))
+    # cos(π k/(2 p)) for integers k, brought to [0, 2 p] first: angles of hundreds lose digits.
+    k = np.outer(np.arange(order), np.arange(2 * order - 1, 0, -2)) % (4 * order)
+    step = np.pi / (2 * order)
+    transform = 2.0 / order * np.sin(step * (order - np.minimum(k, 4 * order - k)))
     transform[0] /= 2.0
     derivative = np.zeros((order, order))
     derivative[: order - 1] = chebyshev.chebder(np.eye(order))
-    return np.cos(angles), transform, derivative
+    return np.sin(step * np.arange(1 - order, order, 2)), transform, derivative
 
 
 def chebyshev_basis(t: ArrayLike, order: int, out: Array | None = None) -> Array:
@@ -333,8 +336,12 @@ class PointsOnPanels:
         extremes = np.linalg.eigvalsh(grams)[:, [0, -1]]
         plain = extremes[:, 0] > _WELL_CONDITIONED * extremes[:, 1]
         factors[plain] = np.linalg.cholesky(grams[plain]).swapaxes(1, 2)
+        segments: dict[int, list[Array]] = {}
         for panel, segment in self._scaled(scale, ~plain):
-            factors[panel] = np.linalg.qr(np.concatenate([factors[panel], segment.T]), mode="r")
+            segments.setdefault(panel, []).append(segment)
+        for panel, parts in segments.items():
+            (factor,) = scipy.linalg.qr(np.hstack(parts).T, mode="r", check_finite=False)
+            factors[panel, : len(factor)] = factor[:p]
         by_panel = coefficients.reshape(-1, n_panels, p).swapaxes(0, 1)
         root: Array = by_panel @ factors.swapaxes(1, 2)
         return root.swapaxes(0, 1).reshape(coefficients.shape)

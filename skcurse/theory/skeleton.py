@@ -21,6 +21,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
+from skcurse.theory.expanded_features import ExpandedFeatures
 from skcurse.theory.feature_panels import (
     divisors,
     feature_rates,
@@ -28,7 +29,6 @@ from skcurse.theory.feature_panels import (
     first_breaks,
     resolved_features,
 )
-from skcurse.theory.ntk import kernel_features
 from skcurse.theory.panels import Panels
 from skcurse.theory.tilted_moments import BLOCK_BYTES, Array, Map, row_tasks
 
@@ -42,6 +42,8 @@ __all__ = [
 
 _N_CHECKS = 8
 _N_PROBES = 2048
+# Relative to their sizes, values of features are rounded by about this.
+_ROUNDING = 1e-15
 # Indices of rows and their features.
 _Known = tuple[NDArray[np.intp], Array]
 # Softmax is one-hot but for a sliver of weights around zero, which takes hundreds of panels.
@@ -92,13 +94,14 @@ class Skeleton:
     def values(self, X: Array) -> tuple[Array, Array]:
         """Features of rows at the skeleton weights, and the errors of the rows."""
         weights = np.concatenate([self.weights, self.check_weights])
-        values = kernel_features(X, weights)
+        values = ExpandedFeatures(X, (weights.min(), weights.max()))(weights)
         errors = rebuilding_errors(X, values, self.check_values, self.rate)
         return values[:, : self.weights.size], errors
 
     def tasks(self, X: Array) -> list[slice]:
         """Slices of rows that suit one task of a parallel map each."""
-        return row_tasks(X, self.weights.size + self.check_weights.size, BLOCK_BYTES)
+        # Expanded features take about a quarter of the time of exponentials.
+        return row_tasks(X, (self.weights.size + self.check_weights.size) // 4, BLOCK_BYTES)
 
 
 def rebuilding_errors(X: Array, values: Array, check_values: Array, rate: float) -> Array:
@@ -130,6 +133,7 @@ def find_skeleton(X: ArrayLike, interval: tuple[float, float], **options: Any) -
 
     Examples
     --------
+    >>> from skcurse.theory.ntk import kernel_features
     >>> X = np.random.default_rng(0).standard_normal((2000, 16))
     >>> skeleton = find_skeleton(X, (-3.0, 3.0))
     >>> values = kernel_features(X, skeleton.weights)
@@ -204,6 +208,7 @@ def digested_skeleton(
 
     Examples
     --------
+    >>> from skcurse.theory.ntk import kernel_features
     >>> X = np.random.default_rng(0).standard_normal((100, 4))
     >>> sums = lambda skeleton, X, values: values.sum(axis=0)
     >>> skeleton, parts = digested_skeleton(X, (-1.0, 1.0), sums)
@@ -211,7 +216,7 @@ def digested_skeleton(
     True
     """
     X = np.asarray(X, dtype=np.float64)
-    n_rows = n_rows or max(192, int(48.0 * np.log2(max(len(X), 1) / 32.0)))
+    n_rows = n_rows or max(256, int(64.0 * np.log2(max(len(X), 1) / 32.0)))
     width = feature_rates(X)
     with np.errstate(over="ignore"):
         largest = float(np.max(width, initial=0.0)) * max(np.abs(interval)) * stretch**2
@@ -227,12 +232,14 @@ def digested_skeleton(
     widest = by_width[: n_rows // 4]
     sample = np.union1d(widest, by_width[_spread(len(X), n_rows - n_rows // 4, power=2.0)])
     probe = by_width[_spread(len(X), _N_PROBES)]
+    breaks = first_breaks(stretch * X[widest], interval)
     while True:
         rows = X[sample]
         if stretch != 1.0:
             rows = np.concatenate([stretch * X[widest], rows])
-        skeleton, values = _skeleton_from(rows, interval, order, tol, map)
-        if len(X) > _N_PROBES:
+        skeleton, values = _skeleton_from(rows, breaks, order, tol)
+        breaks = skeleton.panels.breaks
+        if len(X) > 8 * _N_PROBES:
             # Most skeletons that fall short do so on a few rows already.
             missed = _missed(skeleton.errors(X[probe]), skeleton.tol, n_rows)
             fresh = np.setdiff1d(probe[missed], sample)
@@ -242,7 +249,12 @@ def digested_skeleton(
         tasks = skeleton.tasks(X)
         known = _by_block(sample, values[-len(sample) :], tasks)
         blocks = ([column[rows] for rows in tasks] for column in (X, *columns))
-        parts = list(map(partial(_digested, skeleton=skeleton, digest=digest), known, *blocks))
+        digested = partial(_digested, skeleton=skeleton, digest=digest)
+        # One task is done sooner here than by a worker.
+        if len(tasks) == 1:
+            parts = [digested(known[0], X, *columns)]
+        else:
+            parts = list(map(digested, known, *blocks))
         errors = np.concatenate([error for error, _ in parts])
         missed = _missed(errors, skeleton.tol, n_rows)
         if not missed.size:
@@ -285,15 +297,14 @@ def _digested(
     return errors, None if digest is None else digest(skeleton, X, values, *columns)
 
 
-def _skeleton_from(
-    X: Array, interval: tuple[float, float], order: int, tol: float, map: Map
-) -> tuple[Skeleton, Array]:
+def _skeleton_from(X: Array, breaks: Array, order: int, tol: float) -> tuple[Skeleton, Array]:
     """Skeleton of the given rows, from all of them at all nodes, and their values there."""
-    panels, values = resolved_features(X, first_breaks(X, interval), order, tol, map)
+    panels, values = resolved_features(X, breaks, order, tol)
     relative = values / divisors(X)[:, None]
     R, pivots = scipy.linalg.qr(relative, mode="r", pivoting=True, check_finite=False)
     diagonal = np.abs(np.diag(R))
-    k = int(np.count_nonzero(diagonal > 0.1 * tol * diagonal[0]))
+    floor = max(0.1 * tol * diagonal[0], _ROUNDING * math.sqrt(len(X)))
+    k = int(np.count_nonzero(diagonal > floor))
     T = np.empty((k, panels.nodes.size))
     T[:, pivots[:k]] = np.eye(k)
     T[:, pivots[k:]] = scipy.linalg.solve_triangular(R[:k, :k], R[:k, k:])
@@ -303,7 +314,7 @@ def _skeleton_from(
     hardest = np.sort(np.minimum(pivots[k : k + _N_CHECKS], panels.nodes.size - 2))
     rate = float(np.max(feature_rates(X), initial=0.0))
     checks = np.concatenate(
-        [(panels.nodes[hardest] + panels.nodes[hardest + 1]) / 2.0, _octaves(interval, rate)]
+        [(panels.nodes[hardest] + panels.nodes[hardest + 1]) / 2.0, _octaves(breaks[[0, -1]], rate)]
     )
     check_values = panels.at(checks).evaluate_many(functions)
     skeleton = Skeleton(
@@ -319,7 +330,7 @@ def _skeleton_from(
     return skeleton, values[:, pivots[:k]]
 
 
-def _octaves(interval: tuple[float, float], rate: float) -> Array:
+def _octaves(interval: Array, rate: float) -> Array:
     """One weight in each octave: every row's feature shows at one of them, however steep it is."""
     points = []
     for end in interval:

@@ -1,5 +1,6 @@
 """Piecewise Chebyshev interpolation and its transpose against the functions themselves."""
 
+import mpmath
 import numpy as np
 import pytest
 from numpy.polynomial import chebyshev
@@ -132,3 +133,15 @@ def test_points_that_stay_on_their_panels_are_moved():
     # A move that fails leaves the points where they were.
     np.testing.assert_allclose(points.evaluate(coefficients), np.sin(moved), atol=1e-9)
     assert not panels.at(start, block_bytes=0).move(moved)
+
+
+@pytest.mark.parametrize("order", [2, 16, 87])
+def test_the_rule_is_exact_to_rounding(order):
+    nodes, transform, _ = chebyshev_rule(order)
+    with mpmath.workdps(30):
+        angles = [mpmath.pi * (2 * j + 1) / (2 * order) for j in reversed(range(order))]
+        exact = [[2 * mpmath.cos(q * angle) / order for angle in angles] for q in range(order)]
+        np.testing.assert_allclose(nodes, [float(mpmath.cos(a)) for a in angles], atol=2e-16)
+    exact = np.array(exact, dtype=float)
+    exact[0] /= 2.0
+    np.testing.assert_allclose(transform, exact, atol=8e-16 / order)

@@ -29,9 +29,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ive
 
-from skcurse.theory.ntk import kernel_features
 from skcurse.theory.panels import chebyshev_basis, chebyshev_rule
-from skcurse.theory.tilted_moments import Array, sides, tilts
+from skcurse.theory.tilted_moments import Array, sides, tilted_moments, tilts
 
 __all__ = ["ExpandedFeatures"]
 
@@ -84,6 +83,7 @@ class ExpandedFeatures:
 
     Examples
     --------
+    >>> from skcurse.theory.ntk import kernel_features
     >>> X = np.random.default_rng(0).standard_normal((100, 8))
     >>> features = ExpandedFeatures(X, (-2.0, 3.0))
     >>> weights = np.array([1.5, -0.3])
@@ -127,16 +127,13 @@ class ExpandedFeatures:
         Returns
         -------
         features : ndarray of shape (n_samples, n_neurons)
-
-        Raises
-        ------
-        ValueError
-            If a feature overflows.
+            Not finite where a feature overflows.
         """
         w = np.asarray(weights, dtype=np.float64)
         features = np.full((self._n_samples, w.size), np.nan)
         if self._steep.size:
-            features[self._steep] = kernel_features(self._steep_rows, w)
+            steep = self._steep_rows
+            features[self._steep] = steep[:, -1:] * tilted_moments(steep, w).var
         sizes, positive = np.abs(w), w >= 0.0
         for band in self._bands:
             inside = (positive == band.positive) & (band.start <= sizes) & (sizes < band.stop)

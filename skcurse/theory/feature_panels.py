@@ -192,7 +192,7 @@ def resolved_features(X: Array, breaks: Array, order: int, tol: float) -> tuple[
     Raises
     ------
     ValueError
-        If the rows need more than 2048 panels, or a feature overflows.
+        If the rows need more than 2048 panels.
 
     Examples
     --------
